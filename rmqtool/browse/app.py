@@ -17,14 +17,13 @@ from rmqtool.browse.findings_screen import FindingsScreen
 from rmqtool.browse.message_list import FileRecords, FoundMessages, MessageList, NoMessages, QueueMessages
 from rmqtool.browse.place_list import Place, PlaceList
 from rmqtool.browse.record_screen import PlaceInQueue, RecordScreen
-from rmqtool.browse.verification import Verification
+from rmqtool.browse.verification import Look, Verification
 from rmqtool.browse.virtual_list import VirtualList
 from rmqtool.engine.reading.stored_message import StoredMessage
 from rmqtool.errors import RmqtoolError
-from rmqtool.report.text import escaped
+from rmqtool.report.text import counted, escaped
 from rmqtool.times import parse_time
 from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.survey.context import VerifyOptions
 
 _FIRST_SCREEN_ONLY = frozenset(
     {"other_list", "filter", "queue_offset", "time", "key", "physical_offset", "findings", "toggle_places"}
@@ -55,10 +54,10 @@ class Browser(App[None]):
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
 
-    def __init__(self, store: BrowsedStore, options: VerifyOptions | None = None) -> None:
+    def __init__(self, store: BrowsedStore, look: Look) -> None:
         super().__init__()
         self.store = store
-        self.verification = Verification(store, options or VerifyOptions())
+        self.verification = Verification(store, look)
         self._topic: str | None = None
         self._note = self._noted_at = ""
 
@@ -76,7 +75,8 @@ class Browser(App[None]):
         self.query_one("#title", Static).update(escaped(title))
         self._list("places").focus()
         if problems := self.store.problems:
-            self._tell("; ".join(problems))
+            more = f" (and {counted(len(problems) - 1, 'more place')})" if len(problems) > 1 else ""
+            self._tell(f"not all is shown{more}: {problems[0]}")
 
     def on_unmount(self) -> None:
         """A run of verify ends at its next step."""
@@ -233,11 +233,9 @@ class Browser(App[None]):
             self._list("messages").focus()
         elif finding.physical_offset is not None:
             self._open_place(str(finding.physical_offset))
-        elif name in self.store.queue_names():
+        else:
             self.open_queue(name)
             self._list("messages").focus()
-        else:
-            self._tell(f"{finding.file} has no place that can be shown here")
 
     def _open_place(self, text: str) -> None:
         is_number = text.isascii() and text.isdigit() and len(text) < 20
@@ -317,4 +315,6 @@ class Browser(App[None]):
         return f"{cursor + 1} of {messages.count()} found" if isinstance(messages, FoundMessages) else ""
 
     def _advice(self) -> str:
+        if not self.store.queue_names():
+            return "the store has no consume queues: open a file of the commit log; ? shows all keys"
         return "Enter opens a topic, then a queue; ? shows all keys"

@@ -66,7 +66,7 @@ class FindingsScreen(Screen[Finding | None]):
                 if goes_there:
                     self.dismiss(finding)
 
-            self.app.push_screen(FindingScreen(finding), leave)
+            self.app.push_screen(FindingScreen(finding, self._verification.has_place(finding)), leave)
 
     def _run(self) -> None:
         """Verify, in a thread; the screen may be left before it ends."""
@@ -88,9 +88,13 @@ class FindingScreen(LinesScreen[bool]):
         Binding("enter,g", "dismiss(True)", "Go to its place", priority=True),
     ]
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: Finding, has_place: bool) -> None:
         super().__init__()
-        self._finding = finding
+        self._finding, self._has_place = finding, has_place
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What has no place on the screens, as the file `abort`, is left by Esc only."""
+        return self._has_place or (action, parameters) != ("dismiss", (True,))
 
     def lines(self, width: int) -> list[Line]:
         return list(finding_lines(self._finding, width))

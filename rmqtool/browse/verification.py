@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from rmqtool.browse.browsed_store import BrowsedStore
 from rmqtool.browse.list_model import BAD, FAINT, PLAIN, Line, ReadyList
 from rmqtool.errors import RmqtoolError
 from rmqtool.report.text import counted, size_text
+from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
+
+Look = Callable[[], tuple[Store, VerifyOptions]]
+"""Lists the store again, for a broker may write, roll and delete files while the browser is open."""
 
 KEPT_MAX: Final = 10_000
 """Findings that can be looked at; more are counted."""
@@ -32,8 +37,8 @@ class Verification(ReadyList):
         status: how far it is, or how it ended, as a sentence.
     """
 
-    def __init__(self, store: BrowsedStore, options: VerifyOptions) -> None:
-        self.store, self.options = store, options
+    def __init__(self, store: BrowsedStore, look: Look) -> None:
+        self.store, self._look = store, look
         self.findings: list[Finding] = []
         self.counts: Counter[str] = Counter()
         self.is_running = False
@@ -51,7 +56,8 @@ class Verification(ReadyList):
     def run(self) -> None:
         """Verify; called in a thread of its own, after `begin`."""
         try:
-            summary = verify_store(self.store.store, self.store.rules, self.options, self._take, self._tell)
+            store, options = self._look()
+            summary = verify_store(store, self.store.rules, options, self._take, self._tell)
             left_out = len(summary.not_looked_at)
             self.status = self._ending("verified", f"; {counted(left_out, 'place')} not checked" if left_out else "")
         except _CancelledError:
@@ -66,6 +72,11 @@ class Verification(ReadyList):
         self._is_cancelled = True
         if self.is_running:
             self.status = "cancelling..."
+
+    def has_place(self, finding: Finding) -> bool:
+        """Whether a queue or a place of the commit log can be shown for a finding."""
+        name = (finding.topic or "", finding.queue_id or 0)
+        return finding.physical_offset is not None or name in self.store.queue_names()
 
     def count(self) -> int:
         return len(self.findings) + (self.counts.total() > len(self.findings))

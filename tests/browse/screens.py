@@ -52,7 +52,8 @@ def browse(path: Path, drive: Drive, size: tuple[int, int] = NARROW, decode: str
     """Open a store in the browser and drive it; what a person would not see is checked on the way."""
     opened = open_store(StoreLocation(path), StoreOptions())
     with BrowsedStore(opened.store, opened.rules, path.name, make_chain([decode])) as store:
-        app = Browser(store, VerifyOptions(threads=1, compiled=False))
+        options = VerifyOptions(threads=1, compiled=False)
+        app = Browser(store, lambda: (open_store(StoreLocation(path), StoreOptions()).store, options))
 
         async def run() -> None:
             async with app.run_test(size=size) as pilot:

@@ -134,6 +134,13 @@ def test_the_log_is_shown_where_no_queue_is(golden: Unpacked) -> None:
     browse(golden("5.5.0-damage-cq-dir-missing"), drive)
 
 
+def test_a_store_without_queues_says_where_its_messages_are(golden: Unpacked) -> None:
+    async def drive(driver: Driver) -> None:
+        assert "no consume queues: open a file of the commit log" in await driver.press()
+
+    browse(golden("5.5.0-rocksdb-cq-crashed"), drive, WIDE)
+
+
 @pytest.mark.parametrize(
     ("store", "finding"),
     [
@@ -186,6 +193,32 @@ def test_findings_come_with_their_meaning_and_lead_to_their_place(golden: Unpack
         assert "verified: 1 error" in await driver.press("f")
 
     browse(golden("5.5.0-damage-flip-body-middle-file"), drive, WIDE)
+
+
+def test_a_finding_without_a_place_leads_nowhere(golden: Unpacked) -> None:
+    async def drive(driver: Driver) -> None:
+        assert "store.abort-present" in await driver.press("f", "r")
+        screen = await driver.press("enter")
+        assert "warning: store.abort-present" in screen
+        assert "Go to its place" not in screen
+        assert "warning: store.abort-present" in await driver.press("enter")
+
+    browse(golden("5.5.0-crashed"), drive)
+
+
+def test_verify_sees_the_store_as_it_is_now(golden_copy: Unpacked) -> None:
+    path = golden_copy(STORE)
+
+    async def drive(driver: Driver) -> None:
+        screen = await driver.press("f", "r")
+        assert "verified: " in screen
+        assert "commitlog/" not in screen
+        (path / "commitlog" / f"{0:020d}").unlink()  # as retention does it
+        screen = await driver.press("r")
+        assert "verified: " in screen
+        assert "unreadable" not in screen
+
+    browse(path, drive, WIDE)
 
 
 def test_a_run_of_verify_is_cancelled(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,7 +109,7 @@ def test_queues_that_cannot_be_read_are_named(golden: Unpacked, monkeypatch: pyt
     monkeypatch.setattr("rmqtool.store.databases.rocksdb.is_installed", lambda: False)
 
     async def drive(driver: Driver) -> None:
-        assert "consume queues in RocksDB: install rmqtool[rocksdb]" in await driver.press()
+        assert "not all is shown: consume queues in RocksDB: install rmqtool[rocksdb]" in await driver.press()
 
     browse(golden("5.5.0-rocksdb-cq"), drive)
 
@@ -123,3 +127,20 @@ def test_a_pipe_is_refused_in_one_line(golden: Unpacked) -> None:
     assert ran.err.splitlines() == [
         "rmqtool: browse needs a terminal; dump, get and verify write to pipes and files",
     ]
+
+
+def test_a_terminal_without_a_name_is_told_what_to_set(golden: Unpacked) -> None:
+    ours, terminal = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "rmqtool", "browse", str(golden("5.5.0-clean-basic"))]
+        environ = {name: value for name, value in os.environ.items() if name != "TERM"}
+        ran = subprocess.run(
+            command, check=False, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, env=environ, timeout=60
+        )
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    assert (ran.returncode, ran.stderr.splitlines()) == (
+        4,
+        [b"rmqtool: TERM does not name a terminal that can show screens; try: TERM=xterm rmqtool browse ..."],
+    )

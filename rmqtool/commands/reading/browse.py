@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -17,6 +17,10 @@ from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.errors import UnsupportedError, how_to_install
 from rmqtool.report.bodies import BODY_LIMIT, BodyForm
 from rmqtool.scan.kernels.compile_notice import ON_COMPILE
+
+if TYPE_CHECKING:
+    from rmqtool.store.directory import Store
+    from rmqtool.verify.survey.context import VerifyOptions
 
 _SYSTEM: Final = "system"
 
@@ -36,8 +40,12 @@ def browse(
     Example: rmqtool browse /home/rocketmq/store --decode json
     """
     require_textual()
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UnsupportedError("browse needs a terminal; dump, get and verify write to pipes and files")
+    if os.environ.get("TERM", "dumb") in ("", "dumb"):
+        raise UnsupportedError(
+            "TERM does not name a terminal that can show screens; try: TERM=xterm rmqtool browse ..."
+        )
     messages = messages_of(context)
     choice = body_choice(BodyForm.TEXT, BODY_LIMIT, raw=False, decode=decode or [_SYSTEM])
     opened = open_store(store, store_options)
@@ -47,9 +55,14 @@ def browse(
     from rmqtool.verify.survey.context import VerifyOptions
 
     ON_COMPILE[:] = []  # what is said on stderr would stand in the middle of the screen
-    options = VerifyOptions(threads=max(1, thread_count() - 1), broker_runs=lock_of(store, opened.store).is_in_use)
+
+    def look() -> tuple[Store, VerifyOptions]:
+        current = open_store(store, store_options, settles=False).store
+        in_use = lock_of(store, current).is_in_use
+        return current, VerifyOptions(threads=max(1, thread_count() - 1), broker_runs=in_use)
+
     with BrowsedStore(opened.store, opened.rules, str(store), choice.decoder) as browsed:
-        Browser(browsed, options).run()
+        Browser(browsed, look).run()
 
 
 def require_textual() -> None:
