@@ -202,7 +202,7 @@ final class StoreSession {
         Thread closing = new Thread(() -> {
             try {
                 if (!patient) {
-                    endScheduledTasks();
+                    endScheduledTasks(store);
                     Thread.currentThread().interrupt();
                 }
                 store.shutdown();
@@ -215,7 +215,7 @@ final class StoreSession {
         return closing;
     }
 
-    private void endScheduledTasks() throws Exception {
+    static void endScheduledTasks(Object store) throws Exception {
         for (Field field : DefaultMessageStore.class.getDeclaredFields()) {
             if (field.getType() == ScheduledExecutorService.class) {
                 field.setAccessible(true);

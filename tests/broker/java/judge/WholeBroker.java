@@ -335,12 +335,15 @@ public final class WholeBroker {
     }
 
     /** The broker only: the others hold nothing that a later start could see, and end with the process. */
-    private JsonObject stop() {
-        broker.shutdown();
+    private JsonObject stop() throws Exception {
+        WholeShutdown.stop(broker);
         return new JsonObject();
     }
 
-    /** The topic's queues; a fresh broker needs a moment to tell the name server of them. */
+    /**
+     * The topic's queues. A broker that does not yet know its name server when it starts would tell it of them after
+     * ten seconds: it is asked to do so at once.
+     */
     private List<MessageQueue> route(String topic) throws Exception {
         long deadline = System.currentTimeMillis() + ROUTE_TIMEOUT_MS;
         while (true) {
@@ -351,7 +354,8 @@ public final class WholeBroker {
                 if (System.currentTimeMillis() > deadline) {
                     throw e;
                 }
-                Thread.sleep(200);
+                broker.registerBrokerAll(true, false, true);
+                Thread.sleep(50);
             }
         }
     }
