@@ -9,15 +9,29 @@ from typing import Any
 import pytest
 
 from rmqtool.commands.reading.forecast import forecast_options
+from rmqtool.engine.rules.versions import rules_for
+from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.result import Forecast
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.formats import commitlog
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
+from tests import golden_stores
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store
 from tests.broker.test_forecast_rare import BODY_AT, CONFIG, JudgeOf, assert_same, killed_store, log_file
+from tests.conftest import Unpacked
+from tests.rocksdb_cases import Rows, edit
+
+IN_ROCKSDB = "5.5.0-rocksdb-cq"
+MESSAGES = 150
+
+
+def remove_rows(units: Rows, ends: Rows) -> None:
+    for rows in (units, ends):
+        for key, _ in list(rows.items()):
+            rows.delete(key)
 
 
 def with_setting(judge: Judge, store: Path, copy: Path, config: Mapping[str, Any], more: Mapping[str, Any]) -> Forecast:
@@ -97,3 +111,26 @@ def test_an_index_that_is_not_written_is_not_simulated(judge_of: JudgeOf, tmp_pa
     assert not list((path / "index").glob("*"))
     conf = broker_conf({"indexFileWriteEnable": "false"})
     assert [row.path for row in unsimulated_settings(conf, survey(open_directory(path)))] == ["broker.conf"]
+
+
+@pytest.mark.parametrize("has_rows", [True, False], ids=["rows", "no rows"])
+@pytest.mark.parametrize(("version", "in_database"), [("5.3.1", False), ("5.5.0", False), ("5.5.0", True)])
+def test_a_broker_whose_configuration_does_not_name_rocksdb_reads_files(
+    golden_copy: Unpacked, judge_of: JudgeOf, version: str, *, in_database: bool, has_rows: bool
+) -> None:
+    path = golden_copy(IN_ROCKSDB)
+    if not has_rows:
+        edit(path, remove_rows)
+    config = dict(golden_stores.manifest(IN_ROCKSDB).config)
+    if not in_database:
+        del config["storeType"]
+    conf = broker_conf({key: str(value) for key, value in config.items()})
+    forecast = forecast_store(survey(open_directory(path), conf.settings()), rules_for(version), forecast_options(conf))
+    with judge_of(version).open(path, config) as store:
+        served = {(queue["topic"], queue["queueId"]): queue for queue in store.read()["queues"]}
+    kept = {name: (queue["min"], queue["max"]) for name, queue in served.items() if queue["max"]}
+    assert {
+        (each.topic, each.queue_id): (each.min_queue_offset, each.max_queue_offset) for each in forecast.queues
+    } == kept
+    count = sum(row[1] == "FOUND" for queue in served.values() for row in queue["messages"] if row[2] is not None)
+    assert MESSAGES - forecast.lost.messages == count

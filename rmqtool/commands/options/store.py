@@ -22,6 +22,7 @@ from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf, with_properties
 from rmqtool.store.directory import UNIT_SIZE, Settings, Store, with_settings
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
@@ -157,12 +158,24 @@ class OpenedStore:
     is_version_known: bool = True
     """Whether a person or the files tell the version: a repair does not guess it."""
 
+    @property
+    def _is_database_passed_over(self) -> bool:
+        """Whether queues in RocksDB are not read only because the broker's properties file does not name them."""
+        has_database = bool(self.store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB))
+        is_silent = self.conf is not None and self.conf.is_whole and self.conf.store_type is None
+        return has_database and is_silent and self.store.settings.queue_kind == "file"
+
     def tell(self, messages: Messages) -> None:
         """Say what a person should know about how the store was opened."""
         if self.rules.note is not None:
             messages.warn(self.rules.note)
         for problem in self.conf.problems if self.conf is not None else ():
             messages.warn(problem)
+        if self._is_database_passed_over and self.conf is not None:
+            messages.warn(
+                f"{self.conf.path}: does not set storeType, so the broker keeps consume queues in files and does not "
+                "read those in RocksDB; if it does read them, add storeType=defaultRocksDB"
+            )
         for sentence in (*self.evidence, f"broker rules: {self.rules.version}, {self.chosen}"):
             messages.note(sentence)
 

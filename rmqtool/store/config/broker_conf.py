@@ -131,7 +131,7 @@ class BrokerConf:
             return "rocksdb"
         if self.writes_both_queue_kinds:
             return "mixed"
-        return None if self.store_type is None else "file"
+        return "file" if self.store_type is not None or self.is_whole else None
 
     @property
     def _queue_roles(self) -> QueueRoles | None:

@@ -79,7 +79,7 @@ def test_what_shapes_a_store_is_taken_over() -> None:
 
 def test_what_is_not_said_stays_open() -> None:
     conf = broker_conf({"brokerName": "broker-a"})
-    assert conf.settings() == Settings(defaults_hold=True)
+    assert conf.settings() == Settings(defaults_hold=True, queue_kind="file")
     assert conf.has_queue_extension is None
 
 
