@@ -40,8 +40,9 @@ def patch(
     _repair: RepairRun,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the store, such as STORE/commitlog/000...0.")],
     position: Annotated[
-        int, typer.Option("--at", metavar="POSITION", min=0, help="Where the record or unit begins in the file.")
-    ],
+        int | None,
+        typer.Option("--at", metavar="POSITION", min=0, help="Where the record or unit begins in the file."),
+    ] = None,
     values: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="New value of a field; repeatable. 0x1F is hexadecimal."),
@@ -65,6 +66,8 @@ def patch(
 
     Example: rmqtool patch /home/rocketmq/store/commitlog/00000000000000000000 --at 4711 --set queue_id=3 --dry-run
     """
+    if position is None:
+        raise UsageError("pass --at POSITION, or --apply FILE with a saved plan")
     if source is None and (source_position is not None or length is not None):
         raise UsageError("--from-at, --length: they need --from FILE")
     if (source is None) == (not values and not fix_crc):

@@ -27,6 +27,7 @@ from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.repairs.repair_plan import carry_out, opened_for_repair
 from rmqtool.commands.repairs.repair_request import RepairRequest
 from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.saved_options import add_saved_options, options_to_save
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.scan.log_digest import LogDigest
 
@@ -55,7 +56,10 @@ def repair_command(
             options["store"] = store_of(options["file"])
         shared_options = {name: options.pop(name) for name in shared if name not in _OF_THE_FRAME}
         with ExitStack() as stack:
-            repair = replace(_opened(function.__name__, stack, **shared_options), flags=_flags(options))
+            repair = _opened(function.__name__, stack, **shared_options)
+            if repair.request.apply is not None:
+                add_saved_options(own, options, repair.request.apply)
+            repair = replace(repair, flags=_flags(options), options=options_to_save(own, options))
             carry_out(repair, function(repair, **options))
 
     behind = [shared[name] for name in shared if name not in (*_OF_THE_FRAME, *_IN_FRONT)]

@@ -145,7 +145,7 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
         may_ask = not request.is_agreed and sys.stdin.isatty()
         opened, plan, planned_repair = _planned(repair, planner, places, staging, may_ask=may_ask)
         if request.save is not None:
-            _save(request.save, plan)
+            _save(request.save, {**plan.to_json(), "options": dict(repair.options)})
         if (
             (plan.is_empty and request.copy is None)
             or request.dry_run
@@ -383,9 +383,9 @@ def _show(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore
         sys.stdout.write(json_text(plan_json, indent=2 if request.output is OutputFormat.JSON else None) + "\n")
 
 
-def _save(path: Path, plan: Plan) -> None:
+def _save(path: Path, plan_json: dict[str, Any]) -> None:
     try:
-        path.write_text(json_text(plan.to_json(), indent=2) + "\n", "utf-8")
+        path.write_text(json_text(plan_json, indent=2) + "\n", "utf-8")
     except OSError as error:
         raise WriteError(f"{path}: {reason(error)}") from error
 

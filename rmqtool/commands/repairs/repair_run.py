@@ -68,6 +68,8 @@ class RepairRun:
     """Holds the store; None where it is only read."""
     digest: LogDigest | None = None
     """What planning sees of the log, so that checks and forecasts of the plan need not read it again."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The own options as a saved plan has them."""
 
     @cached_property
     def delays(self) -> DelayTimes:

@@ -122,6 +122,12 @@ def plan_verdict(plan: Said) -> tuple[str, str]:
         return "bad", f"{text} {counted(gone, 'unreadable message')} will be lost, all others are kept."
     if lost := plan["loss"]["messages"]:
         return "bad", f"{text} {counted(lost, 'message')} will be lost."
+    now, after = plan["forecast_now"], plan["forecast_after"].get(plan["broker_version"])
+    if now is not None and after is not None and now["starts"] and not after["starts"]:
+        return "bad", f"{text} A broker {plan['broker_version']} would no longer start."
+    if now is not None and after is not None and after["lost"] > now["lost"]:
+        more = counted(after["lost"] - now["lost"], "message" if now["lost"] == 0 else "more message")
+        return "bad", f"{text} A broker {plan['broker_version']} would lose {more}."
     return "good", f"{text} No messages will be lost."
 
 

@@ -37,11 +37,11 @@ def test_a_saved_plan_of_queues_in_rocksdb_can_be_applied(
     for step in written:
         step["rows"] = "sha256:" + "0" * 64
     (tmp_path / "other.json").write_text(json.dumps(plan), "utf-8")
-    refused = rmqtool(name, path, *options, *VERSION, "--apply", tmp_path / "other.json", "--yes")
+    refused = rmqtool(name, path, *VERSION, "--apply", tmp_path / "other.json", "--yes")
     assert refused.code == 5
     assert "steps differ" in refused.out + refused.err
 
-    applied = rmqtool(name, path, *options, *VERSION, "--apply", saved, "--yes")
+    applied = rmqtool(name, path, *VERSION, "--apply", saved, "--yes")
     assert applied.code == 0, applied.out + applied.err
 
 
@@ -57,3 +57,41 @@ def test_a_saved_plan_of_the_timer_can_be_applied_later(tmp_path: Path, monkeypa
     monkeypatch.setattr(time, "time", lambda: now + 3600)
     applied = rmqtool("rebuild", path, *options, "--apply", saved, "--yes")
     assert applied.code == 0, applied.out + applied.err
+
+
+def test_apply_takes_the_options_of_a_patch_from_the_plan(golden_copy: Unpacked, tmp_path: Path) -> None:
+    path, saved = golden_copy("5.5.0-clean-basic"), tmp_path / "plan.json"
+    file = path / "commitlog" / f"{0:020d}"
+    assert rmqtool("patch", file, "--at", "0", "--set", "flag=3", "--plan", saved).code == 3
+    assert json.loads(saved.read_text("utf-8"))["options"] == {"--at": 0, "--set": ["flag=3"]}
+    refused = rmqtool("patch", file, "--set", "flag=4", "--apply", saved, "--yes")
+    assert (refused.code, refused.err) == (
+        2,
+        "rmqtool: --set: the saved plan has another value; leave it out, or make the plan again\n",
+    )
+    applied = rmqtool("patch", file, "--apply", saved, "--yes")
+    assert applied.code == 0, applied.out + applied.err
+    assert file.read_bytes()[16:20] == b"\0\0\0\3"
+
+
+@pytest.mark.parametrize(
+    "options", [[], {"--at": "0"}, {"--at": -1}, {"--at": 1 << 80}, {"--set": [3]}, {"--from": "a\0b"}, {"--from": 3}]
+)
+def test_options_of_a_plan_that_no_command_line_has_are_refused(
+    golden_copy: Unpacked, tmp_path: Path, options: object
+) -> None:
+    path, saved = golden_copy("5.5.0-clean-basic"), tmp_path / "plan.json"
+    file = path / "commitlog" / f"{0:020d}"
+    assert rmqtool("patch", file, "--at", "0", "--set", "flag=3", "--plan", saved).code == 3
+    plan = json.loads(saved.read_text("utf-8"))
+    plan["options"] = {**plan["options"], **options} if isinstance(options, dict) else options
+    saved.write_text(json.dumps(plan), "utf-8")
+    ran = rmqtool("patch", file, "--apply", saved, "--yes")
+    assert ran.code in (2, 4), ran.out + ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert file.read_bytes()[16:20] == b"\0\0\0\0"
+
+
+def test_a_patch_that_costs_a_message_says_so_first(golden: Unpacked) -> None:
+    ran = rmqtool("patch", golden("5.5.0-clean-basic") / f"commitlog/{0:020d}", "--at", "0", "--set", "queue_id=7")
+    assert ran.out.splitlines()[0] == "1 change planned. A broker 5.5.1 would lose 1 message."
