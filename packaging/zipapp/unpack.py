@@ -33,7 +33,7 @@ def run(archive: str, contents: dict[str, Any]) -> NoReturn:
     os.environ |= {"PYTHONPATH": str(folder), "PYTHONNOUSERSITE": "1"}  # for processes that rmqtool starts
     os.environ.pop("RMQTOOL_STARTED_BY", None)
     sys.argv[0] = "rmqtool"
-    from rmqtool.commands.app import main
+    from rmqtool.__main__ import main
 
     main()
     sys.exit()

@@ -85,9 +85,10 @@ class PlanForecasts:
         after = {
             version: forecast for version, forecast in zip(versions, forecasts, strict=True) if forecast is not None
         }
-        lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in after]
+        without = ", ".join(version for version in versions if version not in after)
+        lacking = [f"not forecast: what a broker would do after the repair ({without})"] if without else []
         if not whole and begin is None:
-            lacking.append("what other versions would lose in the files that their start does not read")
+            lacking.append("not counted: what other versions would lose in the files that their start does not read")
         gone = gone_messages(self._store, self._after, plan.steps)
         unmounted = (unmounted_text(self._store, gone.without_log),) if gone.without_log else ()
         return replace(

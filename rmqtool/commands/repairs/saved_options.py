@@ -73,13 +73,13 @@ def _from_json(annotation: Any, value: Any, path: Path) -> Any:
     """
     import msgspec
 
-    def made(kind: type, text: Any) -> Any:
+    def of_text(kind: type, text: Any) -> Any:
         if not isinstance(text, str) or "\0" in text:
             raise ValueError(text)
         return kind(text)
 
     try:
-        converted = msgspec.convert(value, annotation.__origin__, dec_hook=made)
+        converted = msgspec.convert(value, annotation.__origin__, dec_hook=of_text)
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
         raise UnreadableError(f"{path}: not a saved plan") from error
     if isinstance(converted, int) and converted < 0:

@@ -88,7 +88,7 @@ def _whole_queue(context: VerifyContext, key: tuple[bytes, int, bool], runs: lis
     directory = directory if database is None else database.directory
     count, first, last = sum(run[4] for run in runs), runs[0], runs[-1]
     if unsafe_name(name):
-        text = f"{count} messages of a topic whose name cannot be the name of a directory"
+        text = f"{counted(count, 'message')} of a topic whose name cannot be the name of a directory"
         yield finding(
             "consumequeue.unsafe-name", context.log_path(first[5]), text, topic=name, queue_id=queue_id, count=count
         )
