@@ -145,7 +145,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
     else:
         key = tuple(segment.path for segment in segments), left
         losses = shared.losses(key, lambda: _losses(simulation, segments, shared.clean, left))
-    queues = _queues(simulation, losses)
+    queues = _queues(simulation, losses) if simulation.options.lists_queues else ()
     return replace(
         forecast,
         lost=losses.lost,

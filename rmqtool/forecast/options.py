@@ -27,6 +27,7 @@ class ForecastOptions:
         message_index_safe: `messageIndexSafe`.
         index_enabled: `messageIndexEnable` (and `indexFileWriteEnable`).
         count_index: whether to tell what the index would get and lack; what else a start does, does not depend on it.
+        lists_queues: whether to tell where each queue begins, ends and continues.
         recover_files_max: `commitLogRecoverMaxNum`, None for the version's default.
         check_physical_offset: `checkCommitLogOffsetOnRecover`.
         check_crc: `checkCRCOnRecover`.
@@ -48,6 +49,7 @@ class ForecastOptions:
     message_index_safe: bool = False
     index_enabled: bool = True
     count_index: bool = True
+    lists_queues: bool = True
     recover_files_max: int | None = None
     check_physical_offset: bool = False
     check_crc: bool = True

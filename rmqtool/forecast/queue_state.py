@@ -261,6 +261,8 @@ class QueueState:
         if self.is_batch or not loaded.segments:
             return 0
         first = loaded.segments[0]
+        if (known := loaded.noted_units(first)) is not None and known.length and known.first:
+            return 0
         count, filler = 0, PLAIN.pack(*FILLER_UNIT)
         while block := whole_units(loaded.read(first, count * UNIT_SIZE, BLOCK_UNITS * UNIT_SIZE), UNIT_SIZE):
             units = len(block) // UNIT_SIZE
@@ -299,9 +301,9 @@ class QueueState:
         import numpy as np
 
         size = self.loaded.kind.size
-        valid_end, highest = self.loaded.known_units(segment)
-        if size <= valid_end and highest < log_end:
-            return valid_end // size
+        known = self.loaded.known_units(segment)
+        if size <= known.length and known.highest < log_end:
+            return known.length // size
         valid_end = self.loaded.valid_length(segment, size)
         for position in range(size, valid_end, BLOCK_UNITS * size):
             block = self.loaded.read(segment, position, min(BLOCK_UNITS * size, valid_end - position))

@@ -85,7 +85,7 @@ class Simulation(Closable):
         self.rules = rules
         self.options = options
         self.overlay = Overlay(store.view)
-        self.files = OpenFiles(self.overlay, reads)
+        self.files = OpenFiles(self.overlay, reads, self.overlay.change_of)
         self.crashed = store.has_abort
         self.why_not: str | None = None
         self.fails_at: int | None = None

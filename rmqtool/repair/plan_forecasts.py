@@ -123,7 +123,11 @@ class _Forecaster:
     ) -> ForecastAfter | None:
         """The forecast of a version; None where it cannot be made, or would read much more than was looked at."""
         options = replace(
-            self.options, count_whole_log=None if whole else False, count_from=self.begin, count_index=False
+            self.options,
+            count_whole_log=None if whole else False,
+            count_from=self.begin,
+            count_index=False,
+            lists_queues=False,
         )
         try:
             if self.begin is not None and rules.version != self.rules.version:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from posixpath import normpath
 from sys import intern
@@ -112,13 +112,19 @@ class Settings:
 
 @dataclass(frozen=True)
 class Store:
-    """A surveyed store. `problems` are the places that could not be looked at, as sentences."""
+    """A surveyed store.
+
+    Attributes:
+        problems: the places that could not be looked at, as sentences.
+        known: an earlier look at it; what is the same is held once.
+    """
 
     view: StoreView
     settings: Settings
     files: dict[FileKind, tuple[Entry, ...]]
     directories: tuple[str, ...]
     problems: tuple[str, ...] = field(default=())
+    known: Store | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def commitlog(self) -> tuple[Segment, ...]:
@@ -145,7 +151,10 @@ class Store:
     @cached_property
     def queues(self) -> dict[tuple[str, int], QueueFiles]:
         """File consume queues by (topic, queue id)."""
-        return _queues(self.files.get(FileKind.CONSUMEQUEUE, ()))
+        entries, known = self.files.get(FileKind.CONSUMEQUEUE, ()), self.known
+        if known is not None and known.files.get(FileKind.CONSUMEQUEUE) is entries:
+            return known.queues
+        return _queues(entries)
 
     @cached_property
     def loadable_queues(self) -> dict[tuple[str, int], QueueFiles]:
@@ -307,15 +316,19 @@ class Store:
         return next(iter(self.files.get(kind, ())), None)
 
 
-def survey(view: StoreView, settings: Settings | None = None) -> Store:
+def survey(view: StoreView, settings: Settings | None = None, known: Store | None = None) -> Store:
     """Look at every file of a store and tell what it is.
+
+    Args:
+        known: an earlier look at the same store; what is as it was then is held once.
 
     Raises:
         NotAStoreError: nothing in it was written by a RocketMQ broker.
         UnreadableError: the directory itself may not be read.
     """
     settings = settings or Settings()
-    walked = list_files(view, settings.log_directories)
+    known_files = {} if known is None else known.files
+    walked = list_files(view, settings.log_directories, chain.from_iterable(known_files.values()))
     entries_by_kind: dict[FileKind, list[Entry]] = defaultdict(list)
     for entry, kind in zip(walked.entries, kinds_of([entry.path for entry in walked.entries]), strict=True):
         entries_by_kind[kind if entry.kind is EntryKind.FILE else stray_kind_of(entry.path)].append(entry)
@@ -325,11 +338,12 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
         walked.directories = sorted({*walked.directories, *directories})
     set_twins_aside(entries_by_kind)
     files = {kind: tuple(entries) for kind, entries in entries_by_kind.items() if entries}
+    files = {kind: known_files[kind] if known_files.get(kind) == files[kind] else files[kind] for kind in files}
     if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
         raise NotAStoreError(
             f"{view.label}: not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
         )
-    return Store(view, settings, files, tuple(walked.directories), tuple(problems))
+    return Store(view, settings, files, tuple(walked.directories), tuple(problems), known)
 
 
 def with_settings(settings: Settings, **changes: object) -> Settings:

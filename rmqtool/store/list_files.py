@@ -6,6 +6,7 @@ by a link), and behind a link nothing but a broker's directories. So a link to `
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -29,16 +30,20 @@ class ListedFile:
     problems: list[str] = field(default_factory=list)
 
 
-def list_files(view: StoreView, log_directories: frozenset[str] = frozenset()) -> ListedFile:
+def list_files(
+    view: StoreView, log_directories: frozenset[str] = frozenset(), known: Iterable[Entry] = ()
+) -> ListedFile:
     """Every entry of a store.
 
     Args:
         log_directories: where a person says that the log lies; no directory below is the broker's.
+        known: entries of an earlier walk; one that is as it was is that object again.
 
     Raises:
         UnreadableError: the store directory itself may not be read.
     """
     listing = ListedFile()
+    earlier = {entry.path: entry for entry in known}
     pending: list[tuple[Entry, int, int, bool]] = []
     _sort_in(view.list(""), 1, 0, listing, pending, behind_link=False)
     while pending:
@@ -61,6 +66,8 @@ def list_files(view: StoreView, log_directories: frozenset[str] = frozenset()) -
         except UnreadableError as error:
             listing.problems.append(str(error))
             continue
+        if earlier:
+            listed = [before if (before := earlier.get(entry.path)) == entry else entry for entry in listed]
         _sort_in(listed, depth + 1, depth_max, listing, pending, behind_link=behind_link or directory.is_link)
     listing.entries.sort(key=attrgetter("path"))
     listing.directories.sort()

@@ -168,7 +168,7 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
         with messages.progress(f"{request.command}: repair"):
             applied = apply_plan(plan, places, session=session)
     messages.interrupted = f"the repair was made; rmqtool undo {request.store} rolls it back"
-    store = survey(opened.store.view, opened.store.settings)
+    store = survey(opened.store.view, opened.store.settings, opened.store)
     if repair.digest is not None:
         repair.digest.know_again(applied.read_back)
     with messages.progress(f"{request.command}: check of the repaired store"):
@@ -224,7 +224,8 @@ def _planned(
     with unchanged(places) as before:
         with messages.progress(command) as progress:
             store, planned_repair = plan_with_sizes(
-                survey(opened.store.view, opened.store.settings),  # a broker may have come since it was opened
+                # A broker may have come since it was opened.
+                survey(opened.store.view, opened.store.settings, opened.store),
                 lambda store, directory: planner(store, directory, progress.show),
                 staging,
                 messages,
@@ -318,7 +319,7 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
     )
     plan.check(places.log_directories)
     settings = opened.store.settings
-    after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
+    after = survey(plan.view_over(opened.store.view), settings, opened.store) if plan.steps else opened.store
     options = replace(forecast_options(opened.conf), digest=digest)
     with PlanForecasts(opened.store, after, opened.rules, options, repair.messages.note) as forecasts:
         # The forecast of the store as it is needs nothing of the check: where memory has no limit, both go on at once.

@@ -10,8 +10,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache
 from operator import attrgetter
+from struct import Struct
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, UnitKind, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
@@ -30,12 +31,49 @@ READ_UNITS: Final = 4096
 READ_WHOLE_BYTES: Final = 1 << 18
 """Of a file that takes up to this much on the disk all units are read to find its end quickly."""
 NO_ODD_LENGTHS: Final[Mapping[str, int]] = MappingProxyType({})
+_SUMMARY: Final = Struct(">5q")
 
 
 @cache
 def valid_units_question(file_size: int, kind: UnitKind) -> Hashable:
-    """Asks a file for the bytes of the valid units that it begins with, and the highest physical offset in them."""
+    """Asks a file for the `UnitsSummary` of the valid units that it begins with, packed."""
     return "valid units", file_size, kind
+
+
+class UnitsSummary(NamedTuple):
+    """What the valid units come to that a file begins with.
+
+    Attributes:
+        length: bytes of them.
+        highest: the highest physical offset in them; -1 without.
+        first: physical offset in the first one.
+        last: physical offset in the last one.
+        last_size: size of the last one's record.
+    """
+
+    length: int
+    highest: int
+    first: int
+    last: int
+    last_size: int
+
+    def joined(self, units: bytes | bytearray, kind: UnitKind) -> UnitsSummary:
+        """The same with the valid units that follow."""
+        import numpy as np
+
+        if not units:
+            return self
+        begins = np.frombuffer(units, np.uint8).reshape(-1, kind.size)[:, :8].copy().view(">i8")
+        last, last_size = kind.form.unpack(units[-kind.size :])[:2]
+        first = self.first if self.length else int(begins[0, 0])
+        return UnitsSummary(self.length + len(units), max(self.highest, int(begins.max())), first, last, last_size)
+
+    def packed(self) -> bytes:
+        """The same in few bytes: one is kept for each file of a queue."""
+        return _SUMMARY.pack(*self)
+
+
+NO_UNITS: Final = UnitsSummary(0, -1, 0, 0, 0)
 
 
 class LoadedFiles:
@@ -152,7 +190,12 @@ class LoadedFiles:
         Raises:
             UnreadableError: the file cannot be read.
         """
-        return int.from_bytes(self.read(segment, position, self.kind.size)[:8], "big", signed=True)
+        size = self.kind.size
+        if (known := self.noted_units(segment)) is not None and size <= known.length:
+            is_inside = position + size <= self.length(segment)
+            if is_inside and position in (0, known.length - size):
+                return known.last if position else known.first
+        return int.from_bytes(self.read(segment, position, size)[:8], "big", signed=True)
 
     def physical_end(self, segment: Segment, position: int, rules: BrokerRules) -> int:
         """Broker's maxPhysicOffset as a unit shows it: the start or the end of its record, by kind and version.
@@ -162,7 +205,11 @@ class LoadedFiles:
         Raises:
             UnreadableError: the unit cannot be read.
         """
-        begin, size = self.kind.form.unpack(self.read(segment, position, self.kind.size))[:2]
+        end_position, known = position + self.kind.size, self.noted_units(segment)
+        if known is not None and end_position == known.length <= self.length(segment):
+            begin, size = known.last, known.last_size
+        else:
+            begin, size = self.kind.form.unpack(self.read(segment, position, self.kind.size))[:2]
         is_start = self.kind is BATCH_UNITS or rules.queue_end_is_record_start
         end = int(begin if is_start else begin + size)
         return end if end <= JAVA_LONG_MAX else end - 2 * OFFSETS_END
@@ -194,8 +241,8 @@ class LoadedFiles:
                 break
         return position
 
-    def known_units(self, segment: Segment) -> tuple[int, int]:
-        """Bytes of the valid units that a file begins with, and the highest physical offset in them (-1 without).
+    def known_units(self, segment: Segment) -> UnitsSummary:
+        """What the valid units come to that a file begins with.
 
         Read once while the file stays the same, where the files have a cache.
 
@@ -203,22 +250,27 @@ class LoadedFiles:
             UnreadableError: the file cannot be read.
         """
         question = valid_units_question(self.file_size, self.kind)
-        return self._files.known(segment.path, question, lambda: self._read_units(segment))
+        packed = self._files.known(segment.path, question, lambda: self._read_units(segment).packed())
+        return UnitsSummary._make(_SUMMARY.unpack(packed))
+
+    def noted_units(self, segment: Segment) -> UnitsSummary | None:
+        """The same as far as it is known without opening the file."""
+        packed = self._files.noted(segment.path, valid_units_question(self.file_size, self.kind))
+        return None if packed is None else UnitsSummary._make(_SUMMARY.unpack(packed))
 
     def known_length(self, segment: Segment) -> int:
-        """The first of the two."""
-        return self.known_units(segment)[0]
+        """Bytes of these units."""
+        return self.known_units(segment).length
 
-    def _read_units(self, segment: Segment) -> tuple[int, int]:
-        import numpy as np
-
-        highest = [-1]
+    def _read_units(self, segment: Segment) -> UnitsSummary:
+        summary = NO_UNITS
 
         def note(units: bytes) -> None:
-            begins = np.frombuffer(units, np.uint8).reshape(-1, self.kind.size)[:, :8].copy().view(">i8")
-            highest[0] = max(highest[0], int(begins.max(initial=-1)))
+            nonlocal summary
+            summary = summary.joined(units, self.kind)
 
-        return self.valid_length(segment, on_units=note), highest[0]
+        self.valid_length(segment, on_units=note)
+        return summary
 
     def likely_length(self, segment: Segment) -> int:
         """The same for all units of a file, found by halving where it takes much room on the disk.
@@ -283,6 +335,8 @@ def minimum_position(
 
 
 def _first_at_or_above(loaded: LoadedFiles, first: Segment, log_minimum: int) -> int | None:
+    if loaded.length(first) >= UNIT_SIZE and loaded.physical_offset_at(first, 0) >= log_minimum:
+        return 0
     position = 0
     while block := whole_units(loaded.read(first, position, READ_UNITS * UNIT_SIZE), UNIT_SIZE):
         for number, (physical_offset, _, _) in enumerate(PLAIN.iter_unpack(block)):

@@ -57,8 +57,17 @@ class ReadCache:
 class OpenFiles(Closable):
     """Positioned reads by path; the file that was not read for the longest time is closed first."""
 
-    def __init__(self, view: StoreView, cache: ReadCache | None = None) -> None:
+    def __init__(
+        self, view: StoreView, cache: ReadCache | None = None, change_of: Callable[[str], object | None] | None = None
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            change_of: what is laid over a file, if anything; one without need not be opened to be known again.
+        """
         self._view = view
+        self._change_of = change_of
+        self._identities: dict[str, Hashable] = {}
         self._read = read_range if cache is None else cache.read
         self._notes = None if cache is None else cache.notes
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
@@ -77,7 +86,7 @@ class OpenFiles(Closable):
         Raises:
             UnreadableError: the file cannot be read.
         """
-        identity = None if self._notes is None else self._source(path).identity
+        identity = None if self._notes is None else self.identity(path)
         if self._notes is None or identity is None:
             return answer()
         key = identity, question
@@ -85,9 +94,16 @@ class OpenFiles(Closable):
             noted: Answer = self._notes[key]
             return noted
         new = answer()
-        if len(self._notes) < memory_budget().share(NOTES_MAX * NOTE_BYTES, 16) // NOTE_BYTES:
+        if len(self._notes) < _notes_max():
             self._notes[key] = new
         return new
+
+    def noted(self, path: str, question: Hashable) -> Any | None:
+        """What `known` has told of a file that is still the same; None where the file would have to be opened."""
+        identity = self._identities.get(path)
+        if identity is None or self._notes is None or self._change_of is None or self._change_of(path) is not None:
+            return None
+        return self._notes.get((identity, question))
 
     def identity(self, path: str) -> Hashable | None:
         """See `ByteSource`.
@@ -95,7 +111,14 @@ class OpenFiles(Closable):
         Raises:
             UnreadableError: the file cannot be read.
         """
-        return self._source(path).identity
+        if self._change_of is None or self._change_of(path) is not None:
+            return self._source(path).identity
+        identity = self._identities.get(path)
+        if identity is None:
+            identity = self._source(path).identity
+            if len(self._identities) < _notes_max():
+                self._identities[path] = identity
+        return identity
 
     def _source(self, path: str) -> ByteSource:
         cached = self._open.get(path)
@@ -112,3 +135,8 @@ class OpenFiles(Closable):
         """Close all; a later read opens its file again."""
         while self._open:
             self._open.popitem()[1].close()
+
+
+def _notes_max() -> int:
+    """Of how many files something is noted."""
+    return memory_budget().share(NOTES_MAX * NOTE_BYTES, 16) // NOTE_BYTES

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.queues.loaded_files import valid_units_question
+from rmqtool.engine.queues.loaded_files import NO_UNITS, valid_units_question
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
@@ -124,7 +124,7 @@ class QueuePass:
             self._say("consumequeue.unreadable-range", path, str(error), file_position=0, length=segment.size)
             return
         try:
-            any_data, is_read, valid, highest = False, True, 0, -1
+            any_data, is_read, summary = False, True, NO_UNITS
             step = READ_BYTES // self._unit_size
             low, used = self._used(source, first, usable)
             for begin in range(low, used, step):
@@ -135,14 +135,14 @@ class QueuePass:
                 any_data = bool(bad) or any_data or any(buffer)
                 self._take(first + begin, units, bad, path, begin * self._unit_size)
                 is_read = is_read and not bad
-                if valid == begin:
-                    valid += self._kind.valid_count(bytes(buffer))
-                    highest = max(highest, int(units["physical_offset"][: valid - begin].max(initial=-1)))
+                if summary.length == begin * self._unit_size:
+                    valid = self._kind.valid_count(bytes(buffer)) * self._unit_size
+                    summary = summary.joined(buffer[:valid], self._kind)
             if used < usable and self.span is None:
                 self._take_invalid(_ZERO, first + used, first + usable)
             if is_read and self.span is None:
                 question = valid_units_question(self.file_size, self._kind)
-                self.answers[path] = question, (valid * self._unit_size, highest)
+                self.answers[path] = question, summary.packed()
         finally:
             source.close()
         if not any_data and self.span is None:

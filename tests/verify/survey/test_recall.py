@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.stores import write_store
-from rmqtool.engine.queues.loaded_files import LoadedFiles, valid_units_question
+from rmqtool.engine.queues.loaded_files import LoadedFiles, UnitsSummary, valid_units_question
 from rmqtool.engine.queues.unit import PLAIN, PLAIN_UNITS
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.open_files import OpenFiles
@@ -141,13 +141,14 @@ def test_a_check_notes_of_a_queue_file_what_a_start_reads_of_it(
             loaded = LoadedFiles(queue.segments, surveyed.consumequeue_file_size, PLAIN_UNITS, files)
             question = valid_units_question(loaded.file_size, loaded.kind)
             for segment in queue.segments:
-                begins = [-1]
+                units: list[tuple[int, ...]] = []
                 length = loaded.valid_length(
-                    segment,
-                    on_units=lambda units, begins=begins: begins.extend(unit[0] for unit in PLAIN.iter_unpack(units)),
+                    segment, on_units=lambda raw, units=units: units.extend(PLAIN.iter_unpack(raw))
                 )
+                edges = (units[0][0], *units[-1][:2]) if units else (0, 0, 0)
+                summary = UnitsSummary(length, max((unit[0] for unit in units), default=-1), *edges)
                 with closing(view.open(segment.path)) as source:
                     note = digest.notes.get((source.identity, question))
-                assert note == ((length, max(begins)) if segment.size else None)
+                assert note == (summary.packed() if segment.size else None)
                 count += 1
     assert count > 1
