@@ -42,6 +42,8 @@ from rmqtool.scan.kernels.compile_notice import ON_COMPILE, ON_PLAIN_READING
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Imports and rows make objects by the hundred thousand and hardly a cycle: with 700 one looks for them in vain."""
+_COMPLETING: Final = "_RMQTOOL_COMPLETE"
+_UNBROKEN: Final = "1000"
 _ONE_BLAS_THREAD: Final = ("OPENBLAS_NUM_THREADS", "1")
 """numpy's linear algebra, which nothing here uses, else starts a thread a core that looks for work without pause."""
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -145,6 +147,8 @@ def run(arguments: Sequence[str]) -> int:
         ON_COMPILE[:] = [messages.compiling] if sys.stderr is not None and sys.stderr.isatty() else []
         ON_PLAIN_READING[:] = [messages.plain_reading]
         show_in_environments_zone(messages)
+        if _COMPLETING in os.environ:
+            os.environ["COLUMNS"] = _UNBROKEN  # else a shell takes the second line of a long description for a name
         application()(args=list(arguments), prog_name="rmqtool", obj=messages)
         code = 0
     except SystemExit as ended:

@@ -67,6 +67,7 @@ def _write(store: Store, version: str, place: Path, messages: Messages) -> int:
     target = Target(DumpKind.COMMITLOG, store.view, entries, store.commitlog_file_size)
     dump = LogDump(target, Request(body=_BODY, broker_version=version))
     count = 0
+    new_directories = [directory for directory in place.parents if not directory.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("x", encoding="utf-8") as file, messages.progress("salvage: export", total=dump.readable_bytes):
@@ -79,6 +80,8 @@ def _write(store: Store, version: str, place: Path, messages: Messages) -> int:
                 file.flush()
             except BaseException:
                 place.unlink(missing_ok=True)
+                for directory in new_directories:
+                    directory.rmdir()
                 raise
             messages.interrupted = f"the store was not changed; {place} is complete"
     except FileExistsError:

@@ -37,15 +37,26 @@ def offered(*words: object) -> list[str]:
         "COMP_WORDS": " ".join(line),
         "COMP_CWORD": str(len(line) - 1),
     }
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; sys.argv[0] = 'rmqtool'; from rmqtool.commands.app import main; main()",
-    ]
+    command = [sys.executable, "-c", PROGRAM]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
     assert ran.stderr == ""
     assert "Traceback" not in ran.stdout
     return ran.stdout.split()
+
+
+TEXT = "Keep a copy of a running broker{quote}s commit log, received through its replication port."
+FISH = "mirror\t" + TEXT.format(quote="'")
+ZSH = "_arguments '*: :((" + f'"mirror":"{TEXT}"'.format(quote="''") + "))'"
+
+
+@pytest.mark.parametrize(("shell", "line"), [("fish", FISH), ("zsh", ZSH)])
+def test_a_description_is_one_line(shell: str, line: str) -> None:
+    words = {"_TYPER_COMPLETE_ARGS": "rmqtool mirr", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    env = {**os.environ, **words, "_RMQTOOL_COMPLETE": f"complete_{shell}"}
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (ran.stdout.splitlines(), ran.stderr) == ([line], "")
 
 
 def test_topics_are_those_of_the_store(golden: Unpacked) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -77,6 +79,18 @@ def test_a_saved_plan_is_applied_to_the_same_store_only(golden_copy: Unpacked, t
         assert rmqtool("salvage", path, "--apply", saved, "--yes", "--show-lost").code == 5
     assert rmqtool("salvage", path, "--apply", saved, "--yes").code == 0
     assert rmqtool("verify", path).code == 0
+
+
+def test_an_export_to_a_full_disk_leaves_nothing(
+    golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("rmqtool.commands.repairs.salvage_export.JsonLinesWriter.write", full)
+    ran = rmqtool("salvage", golden(HOLE), "--export", tmp_path / "new" / "out")
+    assert (ran.code, ran.err) == (4, f"rmqtool: {tmp_path}/new/out/messages.jsonl: no space left on device\n")
+    assert list(tmp_path.glob("new/**")) == []
 
 
 def test_what_was_damaged_is_kept_apart(golden_copy: Unpacked) -> None:
