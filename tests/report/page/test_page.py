@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,6 +134,16 @@ def test_the_policy_allows_the_own_style_only() -> None:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"style-src &#39;sha256-{digest}&#39;" in made
     assert "style=" not in made
+
+
+def test_names_in_the_texts_of_findings_are_code() -> None:
+    about = next(kind for kind in CATALOG if "`" in kind.meaning)
+    first = about.meaning.split("`")[1]
+    kinds = FindingKinds()
+    kinds.add(finding(0, "a"), FindingKind(about.id, about.severity.value, about.meaning, about.brokers, about.remedy))
+    section = page_text(replace(facts("x"), kinds=kinds)).split('<section id="findings">')[1].split("</section>")[0]
+    assert f"<code>{html.escape(first)}</code>" in section
+    assert "`" not in section
 
 
 def test_what_is_left_out_is_counted() -> None:
