@@ -163,6 +163,10 @@ def test_timers_in_rocksdb(judge_of: JudgeOf, tmp_path: Path) -> None:
 
 
 def test_timers_that_rocksdb_has_are_shown_and_not_rebuilt(judge_of: JudgeOf, tmp_path: Path) -> None:
+    """A message that is due when the broker takes it from the queue is delivered without a note of that.
+
+    If it is the last one, the broker delivers it again after its start: it waits in the queue, as is shown.
+    """
     del judge_of
     config = {**CONFIG, "timerRocksDBEnable": True}
     path = tmp_path / "store"
@@ -170,7 +174,10 @@ def test_timers_that_rocksdb_has_are_shown_and_not_rebuilt(judge_of: JudgeOf, tm
         halves(broker, 60_000)
     asked = options(tmp_path, config, "5.5.0")
     assert not timer_findings(path, *asked)
-    assert [row["waits_in"] for row in pending(path)] == ["timer"] * (COUNT // 2)
+    places = Counter(row["waits_in"] for row in pending(path))
+    assert places["timer"] == COUNT // 2
+    assert places["queue"] <= 1
     refused = rmqtool("rebuild", path, "--timer", "--yes", *asked)
     assert (refused.code, "rocksdbstore/ has timers (timerRocksDBEnable)" in refused.err) == (4, True)
-    assert delivered_at_last("5.5.0", path, config, COUNT) == ONCE | {b"new": 1}
+    last = {b"%d" % (COUNT - 1): 1 + places["queue"]}
+    assert delivered_at_last("5.5.0", path, config, COUNT) == ONCE | last | {b"new": 1}
