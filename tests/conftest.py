@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 
 from rmqtool.commands import app
+from rmqtool.fixtures.recipe import make_store
 from rmqtool.store import probe_lock
 from tests.golden_stores import unpack
 from tests.processes import own_processes
@@ -117,6 +118,13 @@ def quick_path(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=memory) as name:
         yield Path(name)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A store of 5.5.0 by the test module's `RECIPE`; a module without one has a fixture of its own."""
+    make_store(request.module.RECIPE, tmp_path / "store", "5.5.0")
+    return tmp_path / "store"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,12 @@ def assert_store_unchanged(root: Path) -> Iterator[None]:
         if before.get(path) != after.get(path)
     ]
     assert not changes, "the store changed:\n" + "\n".join(changes)
+
+
+def contents_without_journal(store: Path) -> dict[Path, bytes]:
+    """What files have but the lock, once the journal of repairs is removed."""
+    shutil.rmtree(store / ".rmqtool", ignore_errors=True)
+    return {path: path.read_bytes() for path in store.rglob("*") if path.is_file() and path.name != "lock"}
 
 
 def _state(path: Path) -> FileState:

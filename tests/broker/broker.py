@@ -11,7 +11,7 @@ from tests.broker.files import changes, snapshot
 from tests.broker.program import JavaProgram, JudgeError
 from tests.broker.versions import version_named
 
-__all__ = ["Judge", "JudgeError", "OpenStore"]
+__all__ = ["Judge", "JudgeError", "OpenStore", "served_places", "setting_texts"]
 
 Answer = dict[str, Any]
 Message = Mapping[str, Any]
@@ -41,7 +41,7 @@ class Judge:
         Ports, timers and disk limits are set so that stores do not get into each other's way.
         """
         self._restart_if_stuck()
-        settings = {"topics": dict(topics or {}), "config": {k: _java_text(v) for k, v in (config or {}).items()}}
+        settings = {"topics": dict(topics or {}), "config": setting_texts(config or {})}
         if "topics" in settings["config"]:
             raise ValueError("topics are an argument of their own")
         return OpenStore(self, str(next(self._numbers)), directory, settings, start=start)
@@ -274,5 +274,16 @@ def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _java_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def setting_texts(config: Mapping[str, object]) -> dict[str, str]:
+    """Settings as a broker's file has them."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()}
+
+
+def served_places(read: Mapping[str, Any]) -> dict[tuple[str, int, int], int]:
+    """Where in the log each message lies that `getMessage` gives, by topic, queue id and queue offset."""
+    return {
+        (queue["topic"], queue["queueId"], row[0]): row[2]
+        for queue in read["queues"]
+        for row in queue["messages"]
+        if row[1] == "FOUND"
+    }

@@ -27,7 +27,7 @@ from rmqtool.remoting.codes import ResponseCode
 from rmqtool.store.config.broker_conf import BrokerConf, broker_conf
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import open_directory
-from tests.broker.broker import Answer
+from tests.broker.broker import Answer, setting_texts
 from tests.broker.whole import WholeBroker
 from tests.broker.writing import differences
 
@@ -195,8 +195,7 @@ def asked_both(
 
 def _conf(settings: Mapping[str, object]) -> BrokerConf:
     """The settings as one file of a broker's would give them."""
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
-    return broker_conf({name.removeprefix("broker."): text for name, text in texts.items()})
+    return broker_conf({name.removeprefix("broker."): text for name, text in setting_texts(settings).items()})
 
 
 def _wait_for_operations(path: Path, settings: Mapping[str, object], version: str) -> None:

@@ -18,7 +18,7 @@ from rmqtool.repair.salvage.plan import Salvage, plan_salvage
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.view import open_directory
-from tests.broker.broker import Answer, Judge
+from tests.broker.broker import Answer, Judge, served_places
 from tests.broker.files import copy_store
 
 
@@ -83,7 +83,7 @@ def written(judge: Judge, path: Path, *, clean: bool, form: Form = SMALL) -> Hea
     else:
         store.halt()
         (path / "checkpoint").unlink(missing_ok=True)
-    messages = served(read)
+    messages = served_places(read)
     assert len(messages) == COUNT
     return Healthy(path, tuple((row[0], row[1]) for row in read["commitLog"]), messages, form)
 
@@ -95,16 +95,6 @@ def _message(number: int, form: Form) -> dict[str, Any]:
         "body": b"%04d" % number * (form.body_size // 4),
         "bornTimestamp": 1_700_000_000_000 + number,
         "properties": {"KEYS": f"key-{number:04d}", "TAGS": "tag", "UNIQ_KEY": f"7F0000011267{number:020X}"},
-    }
-
-
-def served(read: Mapping[str, Any]) -> dict[Place, int]:
-    """Where the message lies that is answered, by its place in the queues."""
-    return {
-        (queue["topic"], queue["queueId"], row[0]): row[2]
-        for queue in read["queues"]
-        for row in queue["messages"]
-        if row[1] == "FOUND"
     }
 
 
@@ -194,7 +184,7 @@ def lost_alone(judge: Judge, store: Healthy, harm: Harm, path: Path) -> int | No
     report = judge.examine(path, store.form.config, times=0)
     if "served" not in report:
         return None
-    found = served(report["served"])
+    found = served_places(report["served"])
     return sum(found.get(place) != at for place, at in intact(store, harm).items())
 
 
@@ -222,7 +212,7 @@ def kept(store: Healthy, harm: Harm, made: Salvage) -> dict[Place, int]:
 
 def assert_serves(read: Answer, store: Healthy, wanted: Mapping[Place, int], *, tombstones: bool = False) -> None:
     """All that is wanted at its old place, and nothing that was never sent but in the place of a lost message."""
-    found = served(read)
+    found = served_places(read)
     assert {place: found.get(place) for place in wanted} == wanted
     lost = store.messages.keys() - wanted.keys()
     assert found.keys() <= store.messages.keys()

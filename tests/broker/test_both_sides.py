@@ -20,7 +20,7 @@ from rmqtool.store.directory import survey
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import Entry, open_directory
 from tests import golden_stores
-from tests.broker.broker import Judge, JudgeError, OpenStore
+from tests.broker.broker import Judge, JudgeError, OpenStore, served_places, setting_texts
 from tests.broker.conftest import JudgeOf
 from tests.broker.files import copy_store
 from tests.commands.transcripts import rmqtool
@@ -103,7 +103,7 @@ def test_the_files_are_read_and_a_database_that_is_wrong_may_stop_the_start(
     assert findings_in(path) == ({"consumequeue.missing-unit"}, True)
     judge = judge_of(version)
     by_files = judge.examine(copy_store(path, tmp_path / "files"), {**CONFIG, **DOUBLE}, brief=True)
-    assert served(by_files) == MESSAGES
+    assert len(served_places(by_files["served"])) == MESSAGES
     by_database = judge.examine(copy_store(path, tmp_path / "database"), {**CONFIG, **DOUBLE, **READS_DATABASE})
     assert "served" not in by_database
     next((path / "consumequeue").glob("CURRENT")).write_bytes(b"")
@@ -116,11 +116,7 @@ def test_a_broker_that_reads_a_database_which_is_not_there_serves_almost_nothing
     golden_copy: Unpacked, judge_of: JudgeOf, version: str
 ) -> None:
     report = judge_of(version).examine(golden_copy(NAME), {**CONFIG, **DOUBLE, **READS_DATABASE}, brief=True)
-    assert served(report) == 2
-
-
-def served(report: Mapping[str, Any]) -> int:
-    return sum(row[1] == "FOUND" for queue in report["served"]["queues"] for row in queue["messages"])
+    assert len(served_places(report["served"])) == 2
 
 
 def stop_earlier(path: Path) -> None:
@@ -244,7 +240,7 @@ def put_light(store: OpenStore, count: int) -> None:
 
 
 def forecast_of(path: Path, version: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    settings = [part for name, value in config.items() for part in ("--set", f"{name}={_text(value)}")]
+    settings = [part for name, text in setting_texts(config).items() for part in ("--set", f"{name}={text}")]
     ran = rmqtool("forecast", path, "--broker-version", version, *settings, "--format", "json")
     report = json.loads(ran.out)
     assert report["not_looked_at"] == []
@@ -277,7 +273,7 @@ def assert_started_as_forecast(judge: Judge, path: Path, config: Mapping[str, An
     }
     assert bounds == expected
     own = [queue for queue in queues if not queue["topic"].startswith("%LMQ%")]
-    assert message_count - forecast["lost"]["messages"] == served({"served": {"queues": own}})
+    assert message_count - forecast["lost"]["messages"] == len(served_places({"queues": own}))
     return ignored
 
 
@@ -299,12 +295,8 @@ def test_a_store_type_of_rocksdb_goes_before_writing_twice(judge_of: JudgeOf, tm
     with judge_of("5.5.0").open(tmp_path / "store", config) as store:
         put_some(store, 4)
     assert not [folder for folder in (tmp_path / "store" / "consumequeue").iterdir() if folder.is_dir()]
-    conf = broker_conf({name: _text(value) for name, value in config.items()})
+    conf = broker_conf(setting_texts(config))
     assert conf.settings().queue_kind == "rocksdb"
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def test_topics_of_another_type_are_in_files_alone(judge_of: JudgeOf, tmp_path: Path) -> None:

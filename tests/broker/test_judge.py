@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.broker import Judge, JudgeError
+from tests.broker.broker import Judge, JudgeError, served_places
 from tests.broker.files import changes, copy_store, snapshot
 
 SMALL = {
@@ -31,16 +31,6 @@ def fifty_messages() -> list[dict[str, Any]]:
     ]
 
 
-def served(read: dict[str, Any]) -> dict[tuple[str, int, int], int]:
-    """(topic, queue id, queue offset) to the place in the log of everything that getMessage hands out."""
-    return {
-        (queue["topic"], queue["queueId"], row[0]): row[2]
-        for queue in read["queues"]
-        for row in queue["messages"]
-        if row[1] == "FOUND"
-    }
-
-
 def test_what_is_put_is_served_again(judge: Judge, tmp_path: Path) -> None:
     with judge.open(tmp_path, SMALL) as store:
         answers = store.put(*fifty_messages())
@@ -48,7 +38,7 @@ def test_what_is_put_is_served_again(judge: Judge, tmp_path: Path) -> None:
         read = store.read()
     assert [answer["status"] for answer in answers] == ["PUT_OK"] * 50
     expected = {(a["topic"], a["queueId"], a["queueOffset"]): a["physicalOffset"] for a in answers}
-    assert served(read) == expected
+    assert served_places(read) == expected
     log = [row for row in read["commitLog"] if len(row) == 2]
     assert log == [[answer["physicalOffset"], answer["size"]] for answer in answers]
     assert [row[2] for row in read["commitLog"] if len(row) == 3] == ["blank"]
@@ -66,7 +56,7 @@ def test_clean_stop_and_start_change_nothing(judge: Judge, tmp_path: Path) -> No
     again = judge.examine(tmp_path, SMALL)
     assert again["lastExit"] == "clean"
     assert not [path for path in again["files"]["removed"] if not path.startswith("rocksdbstore")]
-    assert served(again["served"]) == served(first)
+    assert served_places(again["served"]) == served_places(first)
     assert again["served"]["keys"] == first["keys"]
     assert again["served"]["commitLog"] == first["commitLog"]
 
@@ -79,7 +69,7 @@ def test_crash_after_dispatch_keeps_every_message(judge: Judge, tmp_path: Path) 
     assert (tmp_path / "abort").exists()
     report = judge.examine(tmp_path, SMALL)
     assert report["lastExit"] == "abnormal"
-    assert len(served(report["served"])) == len(answers)
+    assert len(served_places(report["served"])) == len(answers)
     assert not (tmp_path / "abort").exists()
 
 
@@ -90,7 +80,7 @@ def test_crash_before_dispatch_leaves_no_queue_behind(judge: Judge, tmp_path: Pa
     store.halt()
     assert not list((tmp_path / "consumequeue").glob("Topic*/*/0*"))
     report = judge.examine(tmp_path, SMALL)
-    assert len(served(report["served"])) == len(answers)
+    assert len(served_places(report["served"])) == len(answers)
 
 
 def test_damaged_body_ends_the_log_of_a_crashed_store(judge: Judge, tmp_path: Path) -> None:
@@ -110,7 +100,7 @@ def test_damaged_body_ends_the_log_of_a_crashed_store(judge: Judge, tmp_path: Pa
     assert damaged["served"]["offsets"]["max"] == place
     healthy = judge.examine(tmp_path / "healthy", SMALL)
     assert healthy["served"]["offsets"]["max"] == answers[-1]["physicalOffset"] + answers[-1]["size"]
-    assert set(served(damaged["served"])) == {(a["topic"], a["queueId"], a["queueOffset"]) for a in answers[:30]}
+    assert set(served_places(damaged["served"])) == {(a["topic"], a["queueId"], a["queueOffset"]) for a in answers[:30]}
 
 
 def test_store_that_does_not_load_says_so(judge: Judge, tmp_path: Path) -> None:
@@ -142,7 +132,7 @@ def test_classic_batch_is_one_record_for_each_part(judge: Judge, tmp_path: Path)
         store.wait_dispatched()
         read = store.read()
     assert answer["status"] == "PUT_OK"
-    assert sorted(served(read)) == [("B", 1, number) for number in range(4)]
+    assert sorted(served_places(read)) == [("B", 1, number) for number in range(4)]
     assert len(read["commitLog"]) == 4
 
 
@@ -153,7 +143,7 @@ def test_delayed_message_waits_in_the_schedule_topic(judge: Judge, tmp_path: Pat
         store.wait_dispatched()
         read = store.read()
     assert (answer["topic"], answer["queueId"]) == ("SCHEDULE_TOPIC_XXXX", 1)
-    assert served(read) == {("SCHEDULE_TOPIC_XXXX", 1, 0): 0}
+    assert served_places(read) == {("SCHEDULE_TOPIC_XXXX", 1, 0): 0}
     [record] = read["records"]
     assert record[5] == answer["storeTimestamp"] + 2 * 3600 * 1000
 

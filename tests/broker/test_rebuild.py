@@ -12,8 +12,8 @@ from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
-from tests.broker.broker import Judge
-from tests.broker.test_recover import assert_serves, changed, intact, put_to_all, served
+from tests.broker.broker import Judge, served_places
+from tests.broker.test_recover import assert_serves, changed, intact, put_to_all
 from tests.broker.versions import ROUTINE
 from tests.golden_stores import config_and_topics, manifest
 from tests.repair.golden_repairs import options_of, rules_of, store_of
@@ -69,6 +69,6 @@ def test_rebuilt_queues_are_served(
     put_to_all(store, read)
     store.halt()
     again = judge_of(version).open(path, config, topics)
-    now = served(again.read())
-    assert {place: now.get(place) for place in served(read)} == served(read)
+    now = served_places(again.read())
+    assert {place: now.get(place) for place in served_places(read)} == served_places(read)
     again.shutdown()

@@ -13,7 +13,7 @@ from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
-from tests.broker.broker import Judge, OpenStore
+from tests.broker.broker import Judge, OpenStore, served_places
 from tests.broker.files import changes, snapshot
 from tests.broker.versions import ROUTINE
 from tests.golden_stores import Manifest, Record, config_and_topics, crashed_names, damaged_names, manifest
@@ -89,18 +89,8 @@ def intact(path: Path, found: Manifest) -> list[Record]:
     return kept
 
 
-def served(read: Mapping[str, Any]) -> dict[tuple[str, int, int], int]:
-    """Where the message lies that is answered, by topic, queue id and queue offset."""
-    return {
-        (queue["topic"], queue["queueId"], row[0]): row[2]
-        for queue in read["queues"]
-        for row in queue["messages"]
-        if row[1] == "FOUND"
-    }
-
-
 def assert_serves(read: Mapping[str, Any], records: list[Record], name: str) -> None:
-    found = served(read)
+    found = served_places(read)
     if "inner-batch" in name:  # one record stands for several queue offsets
         assert {record.at for record in records} <= set(found.values())
         return
@@ -162,8 +152,8 @@ def test_brokers_are_content(
     store.halt()
     again = judge_of(version).open(path, config, topics)
     assert again.serving, again.opened
-    now = served(again.read())
-    before = served(read)
+    now = served_places(again.read())
+    before = served_places(read)
     assert {place: now.get(place) for place in before} == before
     assert len(now) - len(before) >= count
     again.shutdown()
@@ -216,12 +206,12 @@ def test_a_log_cut_where_a_person_says_is_served_up_to_there(
     assert changed(store) == []
     assert_serves(read, records, name)
     assert_keys_found(read, records)
-    before = served(read)
+    before = served_places(read)
     count = put_to_all(store, read)
     store.halt()
     again = judge_of(version).open(path, config, topics)
     assert again.serving, again.opened
-    now = served(again.read())
+    now = served_places(again.read())
     assert {key: now.get(key) for key in before} == before
     assert len(now) == len(before) + count
     again.shutdown()

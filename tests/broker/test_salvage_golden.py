@@ -11,8 +11,8 @@ from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
-from tests.broker.broker import Judge
-from tests.broker.test_recover import changed, intact, put_to_all, served
+from tests.broker.broker import Judge, served_places
+from tests.broker.test_recover import changed, intact, put_to_all
 from tests.broker.versions import ROUTINE
 from tests.golden_stores import config_and_topics, damaged_names, manifest
 from tests.repair.golden_repairs import options_of, rules_of, store_of
@@ -59,7 +59,7 @@ def test_every_intact_message_is_served(
     assert store.serving, store.opened
     read = store.read()
     assert changed(store) == []
-    now = served(read)
+    now = served_places(read)
     assert {(r.topic, r.queue_id, r.queue_offset): r.at for r in kept}.items() <= now.items()
     # Nothing that was never sent, but tombstones in the log's first file, where no unit can hide them.
     sizes = manifest(name).config["mappedFileSizeCommitLog"]
@@ -67,6 +67,6 @@ def test_every_intact_message_is_served(
     put_to_all(store, read)
     store.halt()
     again = judge_of(version).open(path, config, topics)
-    after = served(again.read())
+    after = served_places(again.read())
     assert {place: at for place, at in after.items() if place in now} == now
     again.shutdown()

@@ -16,7 +16,7 @@ from rmqtool.engine.append.writer_config import Slave, config_from
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL
 from rmqtool.store.config.broker_conf import broker_conf
-from tests.broker.broker import Answer, Judge
+from tests.broker.broker import Answer, Judge, setting_texts
 from tests.broker.writing import judge_message
 
 JudgeOf = Callable[[str], Judge]
@@ -29,8 +29,7 @@ IMPATIENT = Message(topic="T", body=b"x", properties={"WAIT": "false"})
 def ours(
     path: Path, version: str, config: Mapping[str, Any] | None = None, slave: Slave = Slave.NONE
 ) -> Iterator[StoreWriter]:
-    given = {name: str(value).lower() if value is True else str(value) for name, value in (config or {}).items()}
-    settings = {**SMALL, **given}
+    settings = {**SMALL, **setting_texts(config or {})}
     writer_config = config_from(broker_conf({name.removeprefix("broker."): v for name, v in settings.items()}))
     writer_config = replace(writer_config, replication=replace(writer_config.replication, slave=slave))
     with new_store(path, rules_for(version), writer_config) as writer:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.broker.broker import Answer
+from tests.broker.broker import Answer, setting_texts
 from tests.broker.program import JavaProgram
 from tests.broker.versions import version_named
 
@@ -32,7 +32,7 @@ class WholeBroker:
         *,
         port: int = 0,
     ) -> None:
-        settings = {name: _java_text(value) for name, value in (config or {}).items()}
+        settings = setting_texts(config or {})
         directory.mkdir(parents=True, exist_ok=True)
         self.program = JavaProgram(version_named(version), "judge.WholeBroker")
         try:
@@ -130,7 +130,3 @@ class WholeBroker:
 
 def _decoded(message: Answer) -> Answer:
     return message | {"body": base64.b64decode(message["body"])}
-
-
-def _java_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

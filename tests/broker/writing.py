@@ -18,7 +18,7 @@ from rmqtool.formats.properties import decode_properties, encode_properties
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import open_directory
-from tests.broker.broker import Answer, Judge
+from tests.broker.broker import Answer, Judge, setting_texts
 
 Put = Message | MessageBatch
 FOLDERS = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
@@ -87,8 +87,7 @@ def put_into_both(
 ) -> Both:
     """Runs of puts, one store after the other; ours takes the real one's times."""
     rules = rules_for(judge.version)
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()}
-    conf = broker_conf(texts)
+    conf = broker_conf(setting_texts(config))
     batch_topics = frozenset(n for n, t in topics.items() if t.get("attributes", {}).get("queue.type") == "BatchCQ")
     writer_config = replace(config_from(conf), batch_topics=batch_topics)
     both = Both([], [])

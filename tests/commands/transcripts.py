@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -57,6 +58,13 @@ def rmqtool(*arguments: object) -> Ran:
         patch.setenv("TZ", "UTC")
         code = run([str(argument) for argument in arguments])
     return Ran(code, out.getvalue(), err.getvalue())
+
+
+def json_answer(*arguments: object) -> tuple[int, dict[str, Any]]:
+    """The exit code of a command line, and its answer."""
+    ran = rmqtool(*arguments, "--format", "json")
+    assert ran.err == "" or ran.out, ran.err
+    return ran.code, json.loads(ran.out)
 
 
 def read_transcript(path: Path) -> list[Step]:

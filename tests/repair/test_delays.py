@@ -14,31 +14,19 @@ from rmqtool.engine.timers.delays import delay_levels
 from rmqtool.errors import UnsupportedError
 from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import damage_store
-from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.repair.delays import plan_delays
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
-from tests.store_state import assert_store_unchanged
+from tests.store_state import assert_store_unchanged, contents_without_journal
 
 RECIPE = RECIPES["delay-delivered"]
 OFFSETS = "config/delayOffset.json"
 RIGHT = {"1": 20, "2": 10, "18": 0}
 DAMAGED = [name for name, damage in DAMAGES.items() if damage.recipes == (RECIPE.name,)]
 VERSION = ("--broker-version", "5.5.0")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    make_store(RECIPE, tmp_path / "store", "5.5.0")
-    return tmp_path / "store"
-
-
-def contents(store: Path) -> dict[Path, bytes]:
-    shutil.rmtree(store / ".rmqtool", ignore_errors=True)
-    return {path: path.read_bytes() for path in store.rglob("*") if path.is_file() and path.name != "lock"}
 
 
 def rebuild(store: Path, *options: str) -> tuple[int, dict[str, object]]:
@@ -53,7 +41,7 @@ def test_each_damage_is_named() -> None:
 @pytest.mark.parametrize("name", DAMAGED)
 def test_each_kind_of_damage_is_repaired_and_undone(store: Path, name: str) -> None:
     damage_store(DAMAGES[name], store, settings=RECIPE.conf.settings())
-    before = contents(store)
+    before = contents_without_journal(store)
     with assert_store_unchanged(store):
         code, plan = rebuild(store, "--dry-run")
     assert code == 3
@@ -64,7 +52,7 @@ def test_each_kind_of_damage_is_repaired_and_undone(store: Path, name: str) -> N
     assert not [kind for kind in findings if kind.startswith("config.delay")]
     assert rebuild(store, "--yes")[1]["steps"] == []
     assert rmqtool("undo", store, "--yes").code == 0
-    assert contents(store) == before
+    assert contents_without_journal(store) == before
 
 
 def test_offsets_that_match_are_left_alone(store: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import damage_store
-from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
@@ -51,12 +50,6 @@ def rebuild(path: Path, *options: object) -> tuple[int, dict[str, Any]]:
 def table(path: Path) -> dict[str, Any]:
     entries: dict[str, Any] = json.loads((path / TOPICS).read_text())["topicConfigTable"]
     return entries
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    make_store(RECIPE, tmp_path / "store", "5.5.0")
-    return tmp_path / "store"
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MAGIC_BLANK, MAGIC_V1, message_variant
 from rmqtool.formats.record_crc import masked_crc, record_crc_property
-from rmqtool.scan.columns import Row
+from rmqtool.scan.columns import Row, row_dtype
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome, whole_file
 from rmqtool.scan.walk import RecordReader, Walk
@@ -193,3 +195,11 @@ def records_of(log: LogBytes) -> Iterator[tuple[int, bytes]]:
     """(physical offset, bytes) of each record."""
     for start, end in log.spans:
         yield log.physical_offset + start, log.content[start:end]
+
+
+def numbered_rows(first: int, count: int) -> np.ndarray:
+    """Rows whose places are numbers from `first` on, each of twice that size."""
+    rows = np.zeros(count, row_dtype())
+    rows["physical_offset"] = np.arange(first, first + count)
+    rows["size"] = rows["physical_offset"] * 2
+    return rows

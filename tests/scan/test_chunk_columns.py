@@ -9,20 +9,14 @@ from rmqtool.scan import chunk_columns
 from rmqtool.scan.chunk_columns import CHUNK, GROWTH, RowColumnsBuilder
 from rmqtool.scan.columns import MULTI_DISPATCH, row_dtype
 from rmqtool.scan.plain_rows import COMPILED_FROM_ROWS
-
-
-def rows_of(first: int, count: int) -> np.ndarray:
-    rows = np.zeros(count, row_dtype())
-    rows["physical_offset"] = np.arange(first, first + count)
-    rows["size"] = rows["physical_offset"] * 2
-    return rows
+from tests.scan.logs import numbered_rows
 
 
 @pytest.mark.parametrize("room", [0, 1, 5, 100])
 def test_rows_that_are_taken_are_kept_beyond_the_first_room(room: int) -> None:
     builder = RowColumnsBuilder(room)
     for first in range(0, 60, 20):
-        builder.take(rows_of(first, 20))
+        builder.take(numbered_rows(first, 20))
     columns = builder.rows()
     assert len(columns) == builder.count == 60
     assert columns["physical_offset"].tolist() == list(range(60))
@@ -47,15 +41,15 @@ def test_rows_are_taken_with_all_their_columns(compiled: bool, monkeypatch: pyte
 
 def test_room_grows_by_more_than_what_was_taken() -> None:
     builder = RowColumnsBuilder(1)
-    builder.take(rows_of(0, 2))
+    builder.take(numbered_rows(0, 2))
     grown = builder.rows()["size"].base
-    builder.take(rows_of(2, GROWTH))
+    builder.take(numbered_rows(2, GROWTH))
     assert builder.rows()["size"].base is grown
 
 
 def test_a_builder_that_was_cleared_begins_again() -> None:
     builder = RowColumnsBuilder(10)
-    builder.take(rows_of(0, 5))
+    builder.take(numbered_rows(0, 5))
     builder.clear()
-    builder.take(rows_of(7, 1))
+    builder.take(numbered_rows(7, 1))
     assert builder.rows()["physical_offset"].tolist() == [7]

@@ -5,20 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from rmqtool.scan.chunk_columns import CHUNK, RowColumnsBuilder
-from rmqtool.scan.columns import row_dtype
 from rmqtool.scan.row_columns import kept_rows
-
-
-def rows_of(first: int, count: int) -> np.ndarray:
-    rows = np.zeros(count, row_dtype())
-    rows["physical_offset"] = np.arange(first, first + count)
-    rows["size"] = rows["physical_offset"] * 2
-    return rows
+from tests.scan.logs import numbered_rows
 
 
 def test_rows_are_chosen_by_number_slice_mask_and_numbers() -> None:
     builder = RowColumnsBuilder(10)
-    builder.take(rows_of(0, 10))
+    builder.take(numbered_rows(0, 10))
     columns = builder.rows()
     assert columns[3] == dict.fromkeys(CHUNK, 0) | {"physical_offset": 3, "size": 6}
     assert columns[2:4]["size"].tolist() == [4, 6]
@@ -27,6 +20,6 @@ def test_rows_are_chosen_by_number_slice_mask_and_numbers() -> None:
 
 
 def test_a_mask_that_keeps_all_rows_copies_none() -> None:
-    rows = rows_of(0, 3)
+    rows = numbered_rows(0, 3)
     assert kept_rows(rows, np.ones(3, np.bool_)) is rows
     assert kept_rows(rows, np.array([True, False, True]))["physical_offset"].tolist() == [0, 2]

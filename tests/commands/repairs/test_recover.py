@@ -8,14 +8,13 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rmqtool.commands.repairs import repair_plan
 from rmqtool.repair.remaining import check_planned
 from tests.commands.schema_check import schema_errors
-from tests.commands.transcripts import rmqtool
+from tests.commands.transcripts import json_answer, rmqtool
 from tests.conftest import Unpacked
 from tests.store_state import assert_store_unchanged
 
@@ -26,20 +25,14 @@ CRASHED = "5.5.0-crashed"
 DAMAGED = "4.9.7-damage-flip-body-middle-file-abort"
 
 
-def said(*arguments: object) -> tuple[int, dict[str, Any]]:
-    ran = rmqtool(*arguments, "--format", "json")
-    assert ran.err == "" or ran.out, ran.err
-    return ran.code, json.loads(ran.out)
-
-
 def test_recover_and_undo(golden_copy: Unpacked) -> None:
     path = golden_copy(CRASHED)
     with assert_store_unchanged(path):
-        code, plan = said("recover", path, "--dry-run")
+        code, plan = json_answer("recover", path, "--dry-run")
         assert code == 3
         assert schema_errors(plan, PLAN) == []
         assert all(after == {"starts": True, "lost": 0} for after in plan["forecast_after"].values())
-    code, done = said("recover", path, "--yes")
+    code, done = json_answer("recover", path, "--yes")
     assert code == 0
     assert schema_errors(done, PLAN) == []
     assert done["applied"] is True
@@ -75,7 +68,7 @@ def test_a_loss_needs_its_own_consent(golden_copy: Unpacked) -> None:
         ran = rmqtool("recover", path, "--cut-at-damage", "--yes")
     assert ran.code == 5
     assert "--accept-loss" in ran.err
-    code, done = said("recover", path, "--cut-at-damage", "--yes", "--accept-loss")
+    code, done = json_answer("recover", path, "--cut-at-damage", "--yes", "--accept-loss")
     assert code == 0
     assert done["loss"]["messages"] == 34
     assert rmqtool("forecast", path).code == 0
@@ -84,7 +77,7 @@ def test_a_loss_needs_its_own_consent(golden_copy: Unpacked) -> None:
 def test_damage_is_left_and_told(golden_copy: Unpacked) -> None:
     path = golden_copy(DAMAGED)
     with assert_store_unchanged(path):
-        code, plan = said("recover", path, "--yes")
+        code, plan = json_answer("recover", path, "--yes")
     assert code == 3
     assert schema_errors(plan, PLAN) == []
     assert [found["id"] for found in plan["damage"]] == ["commitlog.body-crc-mismatch"]
@@ -94,14 +87,14 @@ def test_damage_is_left_and_told(golden_copy: Unpacked) -> None:
 def test_damage_far_from_the_end_is_seen_in_a_small_log(golden_copy: Unpacked) -> None:
     path = golden_copy("5.5.0-damage-zero-hole")
     with assert_store_unchanged(path):
-        code, plan = said("recover", path, "--dry-run")
+        code, plan = json_answer("recover", path, "--dry-run")
         assert (code, plan["damage"], plan["steps"]) == (3, [], [])
         assert [(left["id"], "recover --full" in left["why"]) for left in plan["remaining"]] == [
             ("commitlog.hole", True)
         ]
         assert not any("only names and lengths" in note for note in plan["notes"])
         assert plan["next_step"]["command"] == f"rmqtool recover {path} --full"
-        code, plan = said("recover", path, "--dry-run", "--full")
+        code, plan = json_answer("recover", path, "--dry-run", "--full")
         assert code == 3
         assert [found["id"] for found in plan["damage"]] == ["commitlog.hole"]
 
@@ -116,7 +109,7 @@ def large_log(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("large_log")
 def test_a_part_of_a_large_log_is_never_called_ok(golden_copy: Unpacked, name: str) -> None:
     path = golden_copy(name)
-    code, plan = said("recover", path, "--yes")
+    code, plan = json_answer("recover", path, "--yes")
     assert (code, plan["verdict"], plan["remaining"]) == (3, "not-fully-checked", [])
     assert [(files["path"], files["kind"]) for files in plan["not_looked_at"]] == [("commitlog", "commitlog")]
     assert any("only names and lengths were checked; --full checks all of it" in note for note in plan["notes"])
@@ -126,14 +119,14 @@ def test_a_part_of_a_large_log_is_never_called_ok(golden_copy: Unpacked, name: s
     assert screen.out.startswith("NOT FULLY CHECKED")
     assert "Nothing to do" not in screen.out
     if name != "5.5.0-damage-zero-hole":
-        code, plan = said("recover", path, "--yes", "--full")
+        code, plan = json_answer("recover", path, "--yes", "--full")
         assert (code, plan["verdict"], plan["next_step"]["command"]) == (0, "ok", None)
 
 
 @pytest.mark.parametrize("name", ["5.5.0-many-files", CRASHED])
 def test_all_of_a_small_log_is_checked(golden_copy: Unpacked, name: str) -> None:
     path = golden_copy(name)
-    code, plan = said("recover", path, "--yes")
+    code, plan = json_answer("recover", path, "--yes")
     assert (code, plan["verdict"], plan["not_looked_at"]) == (0, "ok", [])
     screen = rmqtool("recover", path, "--dry-run")
     assert (screen.code, screen.out.splitlines()[0]) == (0, "Nothing to do.")
@@ -177,9 +170,9 @@ def test_a_store_in_use_is_refused(golden_copy: Unpacked, tmp_path: Path) -> Non
 def test_a_copy_is_repaired_and_the_store_left(golden_copy: Unpacked, tmp_path: Path) -> None:
     path, copy = golden_copy(CRASHED), tmp_path / "copy"
     with assert_store_unchanged(path):
-        code, plan = said("recover", path, "--output", copy, "--dry-run")
+        code, plan = json_answer("recover", path, "--output", copy, "--dry-run")
         assert (code, plan["next_step"]["command"]) == (3, f"rmqtool recover {path} --output {copy}")
-        code, done = said("recover", path, "--output", copy, "--yes")
+        code, done = json_answer("recover", path, "--output", copy, "--yes")
     assert code == 0
     assert schema_errors(done, PLAN) == []
     assert done["output"] == str(copy)
@@ -190,7 +183,7 @@ def test_a_copy_is_repaired_and_the_store_left(golden_copy: Unpacked, tmp_path: 
 def test_the_step_after_a_repair_of_a_copy_is_about_the_copy(golden_copy: Unpacked, tmp_path: Path) -> None:
     path, copy = golden_copy("5.5.0-damage-index-chain-loop"), tmp_path / "copy"
     shutil.rmtree(path / "consumequeue" / "TopicTest")
-    done = said("rebuild", path, "--queues", "--output", copy, "--yes")[1]
+    done = json_answer("rebuild", path, "--queues", "--output", copy, "--yes")[1]
     command = done["next_step"]["command"]
     assert command is not None
     assert str(copy) in command
@@ -202,7 +195,7 @@ def test_rebuild_brings_lost_queues_back(golden: Unpacked, golden_copy: Unpacked
     shutil.rmtree(path / "consumequeue")
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeConsumeQueue=600\n")
-    code, done = said("rebuild", path, "--queues", "--yes", "--broker-conf", conf)
+    code, done = json_answer("rebuild", path, "--queues", "--yes", "--broker-conf", conf)
     assert code == 0
     assert schema_errors(done, PLAN) == []
     known = golden("5.5.0-clean-basic") / "consumequeue"
@@ -217,7 +210,7 @@ def test_rebuild_brings_lost_queues_back(golden: Unpacked, golden_copy: Unpacked
 def test_forecast_keeps_its_schema(golden: Unpacked, version: str) -> None:
     for name in (CRASHED, DAMAGED, "5.5.0-damage-log-stray-file"):
         with assert_store_unchanged(golden(name)):
-            code, found = said("forecast", golden(name), "--broker-version", version)
+            code, found = json_answer("forecast", golden(name), "--broker-version", version)
         assert schema_errors(found, FORECAST) == []
         several = found["forecasts"]
         costs = any(not each["starts"] or each["lost"]["messages"] or each["unnoticed_damage"] for each in several)

@@ -10,24 +10,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.commands.schema_check import schema_errors
-from tests.commands.transcripts import rmqtool
+from tests.commands.transcripts import json_answer, rmqtool
 from tests.conftest import Unpacked
 from tests.store_state import assert_store_unchanged
 
 PLAN = json.loads((Path(__file__).resolve().parents[3] / "docs" / "schema" / "plan.json").read_text("utf-8"))
 HOLE = "5.5.0-damage-zero-hole-abort"
 FLIP = "4.9.7-damage-flip-body-middle-file-abort"
-
-
-def said(*arguments: object) -> tuple[int, dict[str, Any]]:
-    ran = rmqtool(*arguments, "--format", "json")
-    assert ran.err == "" or ran.out, ran.err
-    return ran.code, json.loads(ran.out)
 
 
 def files_of(root: Path) -> dict[str, bytes]:
@@ -38,13 +31,13 @@ def test_planned_applied_and_taken_back(golden_copy: Unpacked) -> None:
     path = golden_copy(HOLE)
     before = files_of(path)
     with assert_store_unchanged(path):
-        code, plan = said("salvage", path, "--dry-run")
+        code, plan = json_answer("salvage", path, "--dry-run")
     assert code == 3
     assert schema_errors(plan, PLAN) == []
     assert plan["lost_for_good"]["messages"] == sum(plan["lost_for_good"]["by_topic"].values()) == 4
     assert sum(queue["count"] for queue in plan["lost_for_good"]["queues"]) == 4
     assert plan["loss"]["messages"] == 0
-    code, done = said("salvage", path, "--yes")
+    code, done = json_answer("salvage", path, "--yes")
     assert (code, done["applied"]) == (0, True)
     assert rmqtool("verify", path).code == 0
     assert rmqtool("forecast", path).code == 0
@@ -58,7 +51,7 @@ def test_planned_applied_and_taken_back(golden_copy: Unpacked) -> None:
 def test_into_a_copy(golden_copy: Unpacked, tmp_path: Path) -> None:
     path = golden_copy(HOLE)
     with assert_store_unchanged(path):
-        code, done = said("salvage", path, "--output", tmp_path / "copy", "--yes", "--lost-found")
+        code, done = json_answer("salvage", path, "--output", tmp_path / "copy", "--yes", "--lost-found")
     assert (code, done["output"]) == (0, str(tmp_path / "copy"))
     assert rmqtool("verify", tmp_path / "copy").code == 0
     (saved,) = (tmp_path / "copy/.rmqtool/lost+found").glob("*.bin")
@@ -116,7 +109,7 @@ def test_one_flipped_bit_with_consent(golden: Unpacked, golden_copy: Unpacked) -
 
 def test_a_replica_gives_what_is_lost(golden: Unpacked, golden_copy: Unpacked) -> None:
     path, whole = golden_copy(HOLE), golden("5.5.0-damage-base")
-    code, done = said("salvage", path, "--from", whole, "--yes")
+    code, done = json_answer("salvage", path, "--from", whole, "--yes")
     assert code == 0
     assert done["lost_for_good"]["messages"] == 0
     assert done["donated_bytes"] > 0
@@ -161,7 +154,7 @@ def test_a_file_under_a_wrong_name_is_named_with_the_command_that_gives_it_the_r
     first, second = sorted((path / "commitlog").iterdir())[:2]
     stray = second.rename(first.with_name("00000000000000000001"))
     with assert_store_unchanged(path):
-        code, plan = said("salvage", path, "--yes")
+        code, plan = json_answer("salvage", path, "--yes")
         screen = rmqtool("salvage", path, "--yes")
     assert (code, plan["needs_decision"], plan["steps"]) == (3, True, [])
     assert schema_errors(plan, PLAN) == []
@@ -178,7 +171,7 @@ def test_a_copy_under_a_wrong_name_is_to_be_moved_out_of_the_store(golden_copy: 
     path = golden_copy("5.5.0-many-files")
     first, second = sorted((path / "commitlog").iterdir())[:2]
     shutil.copy2(second, first.with_name("00000000000000000001"))
-    code, plan = said("recover", path, "--yes")
+    code, plan = json_answer("recover", path, "--yes")
     assert (code, plan["needs_decision"], plan["next_step"]["command"]) == (3, True, None)
     assert "move it out of the store" in plan["next_step"]["reason"]
     assert f"where commitlog/{second.name} is" in plan["damage"][0]["message"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool
+from tests.store_state import contents_without_journal
 
 OFFSETS = "config/delayOffset.json"
 TIMER, DELAYS = RECIPES["timer"], RECIPES["delay-delivered"]
@@ -34,11 +34,6 @@ def recover(store: Path, *options: object) -> tuple[int, dict[str, Any]]:
     return ran.code, json.loads(ran.out)
 
 
-def contents(store: Path) -> dict[Path, bytes]:
-    shutil.rmtree(store / ".rmqtool", ignore_errors=True)
-    return {path: path.read_bytes() for path in store.rglob("*") if path.is_file() and path.name != "lock"}
-
-
 @pytest.mark.parametrize(
     ("recipe", "name", "folders"),
     [
@@ -57,7 +52,7 @@ def test_one_recover_repairs_what_crash_and_damage_left(
     (store / "abort").touch()
     newest = max((store / "consumequeue/orders/1").iterdir())
     newest.write_bytes(newest.read_bytes()[:20] + bytes(newest.stat().st_size - 20))  # the queue lags behind
-    before = contents(store)
+    before = contents_without_journal(store)
     code, plan = recover(store, "--yes", *options)
     assert (code, plan["verdict"]) == (0, "ok"), plan["remaining"]
     assert folders <= {step["file"].partition("/")[0] for step in plan["steps"]}
@@ -65,7 +60,7 @@ def test_one_recover_repairs_what_crash_and_damage_left(
     assert rmqtool("verify", store, *options).code == 0
     assert recover(store, *options, "--yes")[1]["steps"] == []
     assert rmqtool("undo", store, "--yes").code == 0
-    assert contents(store) == before
+    assert contents_without_journal(store) == before
 
 
 @pytest.mark.parametrize("recipe", [TIMER, DELAYS], ids=["timer", "delays"])

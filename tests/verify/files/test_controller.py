@@ -8,19 +8,12 @@ from typing import Any
 
 import pytest
 
-from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.formats.controller import EPOCHS, IDENTITY, epochs_text
 from tests.commands.transcripts import rmqtool
 
 RECIPE = RECIPES["basic"]
 RIGHT = epochs_text([(1, 0), (3, 700)])
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    make_store(RECIPE, tmp_path / "store", "5.5.0")
-    return tmp_path / "store"
 
 
 def answer(command: str, path: Path, version: str = "5.5.0") -> dict[str, Any]:

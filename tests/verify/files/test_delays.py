@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -21,12 +20,6 @@ RECIPE = RECIPES["delay-delivered"]
 OFFSETS = "config/delayOffset.json"
 AHEAD, BEHIND, OUTDATED = "config.delay-offset-ahead", "config.delay-offset-behind", "config.delay-offset-outdated"
 VERSION = ("--broker-version", "5.5.0")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    make_store(RECIPE, tmp_path / "store", "5.5.0")
-    return tmp_path / "store"
 
 
 def findings(path: Path) -> list[Finding]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.formats.timer import UNIT_SIZE
 from rmqtool.store.directory import survey
@@ -34,12 +33,6 @@ def verified(path: Path, options: VerifyOptions | None = None, version: str = "5
 
 def timer_ids(findings: list[Finding]) -> Counter[str]:
     return Counter(finding.id for finding in findings if finding.id.startswith("timer."))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    make_store(RECIPE, tmp_path / "store", "5.5.0")
-    return tmp_path / "store"
 
 
 def test_a_healthy_timer_is_looked_at_and_has_no_finding(store: Path) -> None:
