@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
-from rmqtool.browse.browsed_store import BrowsedStore, QueueName
+from rmqtool.browse.browsed_store import BrowsedStore
 from rmqtool.browse.dialogs import HelpDialog, QuestionDialog
 from rmqtool.browse.findings_screen import FindingsScreen
 from rmqtool.browse.message_list import FileRecords, FoundMessages, MessageList, NoMessages, QueueMessages
@@ -22,6 +22,7 @@ from rmqtool.browse.virtual_list import VirtualList
 from rmqtool.engine.reading.stored_message import StoredMessage
 from rmqtool.errors import RmqtoolError
 from rmqtool.report.text import counted, escaped
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.times import parse_time
 from rmqtool.verify.catalog.finding import Finding
 

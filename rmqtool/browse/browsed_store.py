@@ -17,6 +17,7 @@ from rmqtool.engine.reading.stored_message import StoredMessage, message_of_unit
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import RmqtoolError, UsageError
 from rmqtool.formats.message_id import message_ids
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.source import Closable
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 MISSING_BYTES_SHOWN: Final = 4096
 """Bytes that are shown of a place without a record."""
 FOUND_MAX: Final = 64
-QueueName = tuple[str, int]
 
 
 class Bounds(NamedTuple):

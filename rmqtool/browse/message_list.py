@@ -5,12 +5,13 @@ from __future__ import annotations
 from array import array
 from contextlib import closing
 
-from rmqtool.browse.browsed_store import BrowsedStore, QueueName
+from rmqtool.browse.browsed_store import BrowsedStore
 from rmqtool.browse.list_model import BAD, Line, Pages, ReadyList
 from rmqtool.browse.message_row import COLUMNS, LOG_COLUMNS, MessageRow, columns_in, heading_of, row_of_message
 from rmqtool.engine.reading.stored_message import StoredMessage, message_at
 from rmqtool.errors import RmqtoolError
 from rmqtool.formats import commitlog
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.scan.blocks import Window
 from rmqtool.scan.judge import MESSAGE_MAGICS
 from rmqtool.scan.resync import find_next

@@ -12,6 +12,7 @@ from rmqtool.engine.reading.record import Record
 from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.report.columns import Column, fitted, line_of
 from rmqtool.report.text import padded
 
@@ -81,7 +82,7 @@ def heading_of(columns: Sequence[Column]) -> str:
     return (" " * GAP).join(titles).rstrip()
 
 
-def row_of_unit(name: tuple[str, int], queue_offset: int, unit: QueueUnit, message: StoredMessage | None) -> MessageRow:
+def row_of_unit(name: QueueName, queue_offset: int, unit: QueueUnit, message: StoredMessage | None) -> MessageRow:
     """The row of a unit and what it leads to."""
     if (unit.physical_offset, unit.record_size, unit.stored_tags_code) == FILLER_UNIT:
         return MessageRow(queue_offset, None, note="(filler unit: no message)")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from rmqtool.browse.browsed_store import BrowsedStore, QueueName
+from rmqtool.browse.browsed_store import BrowsedStore
 from rmqtool.browse.list_model import BAD, FAINT, STRONG, Line
 from rmqtool.errors import RmqtoolError
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.directory import Segment
 
 

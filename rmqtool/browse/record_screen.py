@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from rmqtool.browse.browsed_store import BrowsedStore, QueueName
+from rmqtool.browse.browsed_store import BrowsedStore
 from rmqtool.browse.lines_screen import LinesScreen
 from rmqtool.browse.list_model import Line, Lines
 from rmqtool.browse.record_lines import record_lines
 from rmqtool.browse.virtual_list import VirtualList
 from rmqtool.engine.reading.stored_message import StoredMessage
+from rmqtool.formats.queue_name import QueueName
 
 if TYPE_CHECKING:
     from rmqtool.browse.message_list import MessageList

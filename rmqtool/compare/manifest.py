@@ -30,6 +30,7 @@ from rmqtool.compare.metadata import StoreMetadata
 from rmqtool.compare.rows import ROW, Array, Block, LogTotals, QueueNumbers, TopicTotal
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
+from rmqtool.formats.queue_name import QueueKey
 from rmqtool.store.source import reason
 
 VERSION: Final = 1
@@ -63,7 +64,7 @@ class Description:
     terms: Terms
     has_rows: bool
     files: tuple[Span, ...]
-    queues: tuple[tuple[bytes, int], ...]
+    queues: tuple[QueueKey, ...]
     totals: LogTotals
     facts: StoreMetadata
     not_compared: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from rmqtool.engine.reading.summary import QueueSummary, summarize
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.controller import EPOCHS, agreed_end
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, ConfigState
 from rmqtool.store.config.epochs import BACKUP, read_epochs
 from rmqtool.store.config.read_config import read_config
@@ -62,7 +63,7 @@ class StoreMetadata:
         problems: what could not be read, as sentences.
     """
 
-    queues: dict[tuple[str, int], tuple[int | None, int | None]] | None = None
+    queues: dict[QueueName, tuple[int | None, int | None]] | None = None
     config: dict[ConfigKey, str] = field(default_factory=dict)
     files: dict[str, str] | None = field(default_factory=dict)
     problems: tuple[str, ...] = ()
@@ -134,7 +135,7 @@ def epochs_agree(a: StoreMetadata, b: StoreMetadata, a_end: int, b_end: int) -> 
     return {"physical_offset": agreed_end(epochs[0], a_end, epochs[1], b_end)} if all(epochs) else None
 
 
-def _bounds(queues: Iterable[QueueSummary]) -> dict[tuple[str, int], tuple[int | None, int | None]]:
+def _bounds(queues: Iterable[QueueSummary]) -> dict[QueueName, tuple[int | None, int | None]]:
     return {(queue.topic, queue.queue_id): (queue.min_queue_offset, queue.max_queue_offset) for queue in queues}
 
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 from rmqtool.compare.join import Differences, Kind
 from rmqtool.compare.log_merge import RangeList
 from rmqtool.compare.metadata import ConfigDifference, QueueDifference
-from rmqtool.compare.rows import Array, LogTotals, QueueKey, TopicTotal
+from rmqtool.compare.rows import Array, LogTotals, TopicTotal
 from rmqtool.engine.reading.resurrected_tail import ResurrectedTail
 from rmqtool.engine.reading.unread_files import UnreadFiles
-from rmqtool.formats.topic_name import topic_text
+from rmqtool.formats.queue_name import QueueKey, topic_text
 
 SIDES: Final = ("a", "b")
 

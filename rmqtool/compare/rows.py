@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqtool.formats.queue_name import QueueKey
+
 Array = NDArray[Any]
 
 ROW: Final = np.dtype(
@@ -33,8 +35,6 @@ BLANK: Final = -1
 BAD: Final = -2
 BLOCK_SIZE: Final = 4 << 20
 """Bytes of the log in a block."""
-
-QueueKey = tuple[bytes, int]
 
 
 class Block(NamedTuple):

@@ -11,7 +11,8 @@ import numpy as np
 
 from rmqtool.compare.log_merge import LogMerge, RangeList, Sink
 from rmqtool.compare.log_side import BlockStream, LogSide, Span, StoreLog, Terms
-from rmqtool.compare.rows import ROW, Array, Block, LogTotals, QueueKey, QueueNumbers
+from rmqtool.compare.rows import ROW, Array, Block, LogTotals, QueueNumbers
+from rmqtool.formats.queue_name import QueueKey
 
 
 @dataclass(frozen=True)

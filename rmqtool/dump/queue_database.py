@@ -10,10 +10,11 @@ from struct import Struct
 from rmqtool.dump.queues import BLOCK_UNITS, QueueDump
 from rmqtool.dump.request import RowSource
 from rmqtool.formats.layout import Format
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.rocksdb.queue import DISPATCHED, OFFSET, UNIT
 from rmqtool.report.file_rows import database_unit_row, dispatched_row, odd_row, queue_end_row
 from rmqtool.report.rows import DumpRow
-from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, StoredEnds, read_queue_database
+from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds, read_queue_database
 from rmqtool.store.file_kinds import FileKind, kind_of
 from rmqtool.store.view import Entry
 

@@ -18,6 +18,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import RefusedError, UnsupportedError
 from rmqtool.formats import properties, system_flag
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.topics import is_broker_topic
 from rmqtool.report.bodies import BodyChoice
@@ -90,7 +91,7 @@ class ChosenRecords:
     """
 
     choice: Choice
-    queues: dict[tuple[str, int], QueueRange] = field(default_factory=dict)
+    queues: dict[QueueName, QueueRange] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 

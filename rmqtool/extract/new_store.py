@@ -15,6 +15,7 @@ from rmqtool.errors import RmqtoolError, UnsupportedError
 from rmqtool.extract.chosen import Choice, ChosenRecord, ChosenRecords, QueueRange
 from rmqtool.extract.config_files import config_files
 from rmqtool.formats import commitlog
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.build.request import BuildOptions
@@ -56,7 +57,7 @@ class SourceLog:
 class NewStore:
     """What was written, or would be."""
 
-    queues: dict[tuple[str, int], QueueRange]
+    queues: dict[QueueName, QueueRange]
     left_out: Counter[str]
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()

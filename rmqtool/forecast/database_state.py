@@ -19,7 +19,8 @@ from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.load import LoadFailure
-from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, StoredEnd, StoredEnds, row_type
+from rmqtool.formats.queue_name import QueueName
+from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnd, StoredEnds, row_type
 from rmqtool.store.directory import Segment
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from rmqtool.forecast.record_arrays import RecordArrays
 from rmqtool.forecast.result import Lost, ServedDamage
 from rmqtool.forecast.served_units import ServedUnits, file_numbers
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.memory import memory_budget
 from rmqtool.scan.log import ScanOptions, known_messages, plan_segments, scan_log
@@ -57,7 +58,7 @@ class LossReport:
     unindexed: int = 0
     damage: list[ServedDamage] = field(default_factory=list)
     damage_count: int = 0
-    highest: dict[tuple[str, int], int] = field(default_factory=dict)
+    highest: dict[QueueName, int] = field(default_factory=dict)
     """Highest queue offset of a message in the log, by queue."""
 
     @property
@@ -74,10 +75,10 @@ class CleanFiles:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self._highest: dict[Hashable, dict[tuple[str, int], int]] = {}
+        self._highest: dict[Hashable, dict[QueueName, int]] = {}
         self._room = memory_budget().share(HIGHEST_MAX * HIGHEST_BYTES, 16) // HIGHEST_BYTES
 
-    def highest(self, key: Hashable) -> dict[tuple[str, int], int] | None:
+    def highest(self, key: Hashable) -> dict[QueueName, int] | None:
         """The queue offsets of a file; None where it is to be counted.
 
         Args:
@@ -85,7 +86,7 @@ class CleanFiles:
         """
         return self._highest.get(key)
 
-    def keep(self, key: Hashable, highest: dict[tuple[str, int], int]) -> None:
+    def keep(self, key: Hashable, highest: dict[QueueName, int]) -> None:
         """A file is clean; it is counted again where there is no room, for each file may have each queue."""
         if len(highest) <= self._room:
             self._room -= len(highest)
@@ -97,7 +98,7 @@ class LossCounter:
 
     def __init__(
         self,
-        queues: Mapping[tuple[str, int], QueueState | DatabaseQueueState],
+        queues: Mapping[QueueName, QueueState | DatabaseQueueState],
         index: IndexState | None,
         settings: DispatchSettings,
         kept: Sequence[Segment],
@@ -127,11 +128,11 @@ class LossCounter:
         self._overlapping = kept if any(second.start < first.end for first, second in pairwise(in_order)) else ()
         self._log_end = log_end
         self._damage_max = damage_max
-        self._missed: defaultdict[tuple[str, int], list[RecordArrays]] = defaultdict(list)
+        self._missed: defaultdict[QueueName, list[RecordArrays]] = defaultdict(list)
         self._missed_count = 0
         self._clean, self._depends_on = CleanFiles() if clean is None else clean, depends_on
         self._entered = entered or {}
-        self._highest: dict[tuple[str, int], int] = {}
+        self._highest: dict[QueueName, int] = {}
         self._is_clean = True
         self.losses = LossReport()
 
@@ -160,9 +161,7 @@ class LossCounter:
                     self.losses.highest[name] = max(self.losses.highest.get(name, -1), offset)
             self._look_anywhere()
 
-    def _placed_highest(
-        self, split: Split, segment: Segment, options: ScanOptions
-    ) -> dict[tuple[str, int], int] | None:
+    def _placed_highest(self, split: Split, segment: Segment, options: ScanOptions) -> dict[QueueName, int] | None:
         """The highest queue offsets in a file of which all units were seen, and are served; None of any other file."""
         if self._index is not None or self._overlapping or segment.path not in self._kept:
             return None
@@ -172,7 +171,7 @@ class LossCounter:
         seen = options.digest.notes.get(((split.source.identity, split.physical_offset), QUESTION))
         for placed, contents in ((self._entered.get(segment.start), None), (seen, seen and seen.contents)):
             if placed is not None and placed.count == count and self._has_all(placed, contents):
-                highest: dict[tuple[str, int], int] = {}
+                highest: dict[QueueName, int] = {}
                 for (topic, queue_id), (_, high) in placed.spans.items():
                     name = decode_java_utf8(topic), queue_id
                     highest[name] = max(high, highest.get(name, -1))

@@ -15,8 +15,8 @@ from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseState
 from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.databases.queue_database import QueueName
 from rmqtool.store.queue_roles import QueueRoles
 
 AnyQueueState = QueueState | DatabaseQueueState

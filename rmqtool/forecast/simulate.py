@@ -37,7 +37,7 @@ from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
 from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import TOPICS, topics
 from rmqtool.store.config.read_config import StoreConfigs
@@ -91,7 +91,7 @@ class Simulation(Closable):
         self.fails_at: int | None = None
         self.scanned: ScanResult | None = None
         self.queues_reach = NOTHING_ENTERED
-        self.next_queue_offsets: dict[tuple[str, int], int] = {}
+        self.next_queue_offsets: dict[QueueName, int] = {}
         self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
         self.log: LogState | None = None
         self._plain = plain
@@ -150,7 +150,7 @@ class Simulation(Closable):
             return None
 
     @property
-    def queues(self) -> Mapping[tuple[str, int], AnyQueueState]:
+    def queues(self) -> Mapping[QueueName, AnyQueueState]:
         """The queues that pulls are answered from."""
         return self.sides.served()
 
@@ -191,7 +191,7 @@ class Simulation(Closable):
         load.demand_side_stores(store, rules, self._configs)
         self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
 
-    def _load_queue_files(self, queues: dict[tuple[str, int], AnyQueueState]) -> None:
+    def _load_queue_files(self, queues: dict[QueueName, AnyQueueState]) -> None:
         loaded_queues = load.load_queues(
             self.overlay, self._file_size, self._batch_file_size, self.rules, self._batch_topics()
         )
@@ -379,7 +379,7 @@ class Simulation(Closable):
         state = DatabaseState(database, self.rules, lambda name: truncates_all or 0 <= name[1] < counts.get(name[0], 0))
         return LoadedSide(lambda name, _is_batch: DatabaseQueueState(name, state), state)
 
-    def _empty_file_queue(self, name: tuple[str, int], is_batch: bool) -> QueueState:
+    def _empty_file_queue(self, name: QueueName, is_batch: bool) -> QueueState:
         root = load.BATCH_CONSUMEQUEUE if is_batch else load.CONSUMEQUEUE
         return self._state(LoadedQueue(*name, f"{root}/{name[0]}/{name[1]}", is_batch, ()))
 

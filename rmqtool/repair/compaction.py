@@ -20,7 +20,6 @@ from rmqtool.engine.dispatch.compaction import (
     CompactedMessage,
     CompactionWriter,
     FileSizes,
-    QueueName,
     broker_sizes,
     compacted_topics,
     configured_sizes,
@@ -29,6 +28,7 @@ from rmqtool.engine.dispatch.compaction import (
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind

@@ -18,7 +18,7 @@ from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import QueueKey, queue_key
 from rmqtool.repair.build.build import build
 from rmqtool.repair.build.clean_state import checkpoint_steps
 from rmqtool.repair.build.database_build import build_database
@@ -140,7 +140,7 @@ def _remove(store: Store, kinds: tuple[FileKind, ...], why: str) -> Iterator[Ste
             yield remove_file(store.view, entry.path, why)
 
 
-def _ends_in_files(store: Store, rules: BrokerRules) -> Iterator[tuple[tuple[bytes, int], StoredEnd]]:
+def _ends_in_files(store: Store, rules: BrokerRules) -> Iterator[tuple[QueueKey, StoredEnd]]:
     """The last unit of each queue in files: where all its messages have expired, only that tells its next offset."""
     with OpenFiles(store.view) as files:
         source = QueueSource(store, rules, files, store.commitlog[0].start)
@@ -148,7 +148,7 @@ def _ends_in_files(store: Store, rules: BrokerRules) -> Iterator[tuple[tuple[byt
             queue = open_queue(source, (topic, queue_id))
             last = queue.last_record()
             if last is not None and queue.max_queue_offset > 0:
-                yield (topic_bytes(topic), queue_id), StoredEnd(last[0], queue.max_queue_offset - 1)
+                yield queue_key(topic, queue_id), StoredEnd(last[0], queue.max_queue_offset - 1)
 
 
 def plan_from_dledger(

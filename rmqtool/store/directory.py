@@ -12,6 +12,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.file_kinds import (
     FileKind,
     is_broker_directory,
@@ -149,7 +150,7 @@ class Store:
         return _segments((*self.files.get(FileKind.COMMITLOG, ()), *numbered))
 
     @cached_property
-    def queues(self) -> dict[tuple[str, int], QueueFiles]:
+    def queues(self) -> dict[QueueName, QueueFiles]:
         """File consume queues by (topic, queue id)."""
         entries, known = self.files.get(FileKind.CONSUMEQUEUE, ()), self.known
         if known is not None and known.files.get(FileKind.CONSUMEQUEUE) is entries:
@@ -157,7 +158,7 @@ class Store:
         return _queues(entries)
 
     @cached_property
-    def loadable_queues(self) -> dict[tuple[str, int], QueueFiles]:
+    def loadable_queues(self) -> dict[QueueName, QueueFiles]:
         """The file consume queues; of a store without any, the files that have numbers of fewer digits for names."""
         strays = () if self.queues else self.files.get(FileKind.STRAY_QUEUE, ())
         numbered = []
@@ -169,11 +170,11 @@ class Store:
         return self.queues or _queues(tuple(numbered))
 
     @cached_property
-    def extensions(self) -> dict[tuple[str, int], QueueFiles]:
+    def extensions(self) -> dict[QueueName, QueueFiles]:
         return _queues(self.files.get(FileKind.CONSUMEQUEUE_EXT, ()))
 
     @cached_property
-    def batch_queues(self) -> dict[tuple[str, int], QueueFiles]:
+    def batch_queues(self) -> dict[QueueName, QueueFiles]:
         return _queues(self.files.get(FileKind.BATCH_CONSUMEQUEUE, ()))
 
     @cached_property
@@ -361,8 +362,8 @@ def _segments(entries: tuple[Entry, ...]) -> tuple[Segment, ...]:
     return tuple(sorted(segments, key=attrgetter("start", "path")))
 
 
-def _queues(entries: tuple[Entry, ...]) -> dict[tuple[str, int], QueueFiles]:
-    grouped: dict[tuple[str, int], tuple[Entry, ...]] = {}
+def _queues(entries: tuple[Entry, ...]) -> dict[QueueName, QueueFiles]:
+    grouped: dict[QueueName, tuple[Entry, ...]] = {}
     for directory, files in groupby(entries, lambda entry: entry.path.rpartition("/")[0]):
         _, topic, queue_id = directory.split("/")
         key = intern(topic), int(queue_id)
@@ -370,7 +371,7 @@ def _queues(entries: tuple[Entry, ...]) -> dict[tuple[str, int], QueueFiles]:
     return {key: QueueFiles(*key, _segments(grouped.pop(key))) for key in sorted(grouped)}
 
 
-def _queue_file_size(queues: dict[tuple[str, int], QueueFiles], unit_size: int = 1, *, rounds_up: bool = True) -> int:
+def _queue_file_size(queues: dict[QueueName, QueueFiles], unit_size: int = 1, *, rounds_up: bool = True) -> int:
     """One size holds for all queues, and their names are multiples of it too: they are judged together."""
     segments = [segment for queue in queues.values() for segment in queue.segments]
     return infer_file_size(segments, unit_size, rounds_up=rounds_up)

@@ -18,7 +18,7 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.checkpoint_file import readable_checkpoint
@@ -56,7 +56,7 @@ from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_heade
 from rmqtool.verify.state import State
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.context import Depth, QueueKey, VerifyContext, VerifyOptions
+from rmqtool.verify.survey.context import Depth, VerifyContext, VerifyOptions
 from rmqtool.verify.survey.database_pass import DatabaseQueues, database_findings, log_end_findings
 from rmqtool.verify.survey.index_map import IndexMap
 from rmqtool.verify.survey.kept_maps import QueueMaps
@@ -252,7 +252,7 @@ class _Verifier:
             self._say(seen.findings)
             self._summary.unit_count += queue.unit_count
             look.note(seen)
-            maps.add((topic_bytes(queue.topic), queue.queue_id), queue)
+            maps.add(queue_key(queue.topic, queue.queue_id), queue)
         self._seen_files += look.seen
         return maps
 

@@ -17,17 +17,15 @@ from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS, UnitKind
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.topic_name import topic_bytes, topic_text
+from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, queue_name
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.context import QueueKey
 from rmqtool.verify.survey.queue_map import QueueMap, Span
 from rmqtool.verify.survey.queue_pass import QueuePass
 
 BLOCK_UNITS: Final = 512
 """Units that are read at once where the next valid one is looked for."""
-StoreKey = tuple[str, int]
 
 
 class UnitPlace(NamedTuple):
@@ -43,11 +41,11 @@ class TrackedQueues:
     """The ends of the queues of one kind, as they were last seen."""
 
     kind: UnitKind
-    ends: dict[StoreKey, UnitPlace] = field(default_factory=dict)
-    firsts: dict[StoreKey, int] = field(default_factory=dict)
+    ends: dict[QueueName, UnitPlace] = field(default_factory=dict)
+    firsts: dict[QueueName, int] = field(default_factory=dict)
     """By queue: the place before which every unit points below the range that is checked next."""
 
-    def files_of(self, store: Store) -> Mapping[StoreKey, QueueFiles]:
+    def files_of(self, store: Store) -> Mapping[QueueName, QueueFiles]:
         """The queues of this kind."""
         return store.batch_queues if self.kind is BATCH_UNITS else store.queues
 
@@ -72,7 +70,7 @@ class TrackedQueues:
                 else:
                     self.ends.pop(name, None)
 
-    def go_on(self, stops: Mapping[StoreKey, int], *, is_whole: bool) -> None:
+    def go_on(self, stops: Mapping[QueueName, int], *, is_whole: bool) -> None:
         """Note that a range was checked, whose windows end at these places; or only the begin of it."""
         for name, stop in stops.items():
             if is_whole:
@@ -84,7 +82,7 @@ class TrackedQueues:
         """The unit that points furthest into the log."""
         return max(self.ends.values(), key=lambda place: place.physical_offset, default=None)
 
-    def window(self, store: Store, name: StoreKey, begin: int, end: int, files: OpenFiles) -> Span:
+    def window(self, store: Store, name: QueueName, begin: int, end: int, files: OpenFiles) -> Span:
         """Places [first, stop) of the units that point into [begin, end) of the log."""
         place = self.ends.get(name)
         queue = self.files_of(store)[name]
@@ -154,7 +152,7 @@ def _record(unit: bytes) -> tuple[int, int]:
     return int.from_bytes(unit[:8], "big", signed=True), int.from_bytes(unit[8:12], "big", signed=True)
 
 
-def _opened(source: QueueSource, name: StoreKey) -> UnitPlace | None:
+def _opened(source: QueueSource, name: QueueName) -> UnitPlace | None:
     queue = open_queue(source, name, quickly=True)
     last, loaded = queue.last_record(), queue.loaded
     return None if last is None or loaded is None else UnitPlace(loaded.end // queue.unit_size, *last)
@@ -172,7 +170,7 @@ class QueueWindows(Mapping[QueueKey, QueueMap]):
     account: Account = field(default_factory=Account)
     findings: list[Finding] = field(default_factory=list)
     unit_count: int = 0
-    stops: dict[StoreKey, int] = field(default_factory=dict)
+    stops: dict[QueueName, int] = field(default_factory=dict)
     """By queue: the place behind its window."""
     _maps: dict[QueueKey, QueueMap] = field(default_factory=dict)
 
@@ -185,7 +183,7 @@ class QueueWindows(Mapping[QueueKey, QueueMap]):
                     self._read(name, (first, stop))
                     self.stops[name] = stop
 
-    def _read(self, name: StoreKey, span: Span) -> QueueMap:
+    def _read(self, name: QueueName, span: Span) -> QueueMap:
         is_batch = self.queue_ends.kind is BATCH_UNITS
         queue = self.queue_ends.files_of(self.store)[name]
         minimum = self.store.commitlog[0].start if self.store.commitlog else 0
@@ -195,12 +193,12 @@ class QueueWindows(Mapping[QueueKey, QueueMap]):
         window = QueueMap(**{**vars(window), "end": max(window.end, span[1])})
         self.findings += one.findings
         self.unit_count += one.unit_count
-        self._maps[topic_bytes(name[0]), name[1]] = window
+        self._maps[queue_key(*name)] = window
         return window
 
     def __getitem__(self, key: QueueKey) -> QueueMap:
         if key not in self._maps:
-            name = topic_text(key[0]), key[1]
+            name = queue_name(*key)
             if name not in self.queue_ends.files_of(self.store):
                 raise KeyError(key)
             self._read(name, self.queue_ends.window(self.store, name, self.begin, self.end, self.files))

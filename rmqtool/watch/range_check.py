@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, reader_for, walk_split
 from rmqtool.scan.split import Split, whole_file
 from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
@@ -63,7 +63,7 @@ class CheckedRange:
     record_count: int
     unit_count: int
     entry_count: int
-    stops: tuple[dict[tuple[str, int], int], ...]
+    stops: tuple[dict[QueueName, int], ...]
 
 
 class RangeChecker:

@@ -48,6 +48,7 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.batch import join_batch
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PROPERTIES_LENGTH_MAX
 from rmqtool.formats.message_id import offset_message_id
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.record_crc import PROPERTY_SIZE
 
 INNER_BATCH_FLAGS: Final = system_flag.INNER_BATCH | system_flag.NEED_UNWRAP
@@ -57,7 +58,6 @@ ROOMS: Final = 2
 """Files that are tried for a message: the current one and a new one."""
 PLAIN_FROM: Final = 16
 """Messages from which columns are worth making."""
-_Queue = tuple[str, int]
 _DumpedAt = tuple[int, int]
 """Physical offset and queue offset."""
 
@@ -67,14 +67,14 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class _NextOffsets(dict[_Queue, "count[int]"]):
+class _NextOffsets(dict[QueueName, "count[int]"]):
     """The offsets of each queue from its next one on."""
 
-    def __init__(self, next_queue_offset: Callable[[_Queue], int]) -> None:
+    def __init__(self, next_queue_offset: Callable[[QueueName], int]) -> None:
         super().__init__()
         self._next_queue_offset = next_queue_offset
 
-    def __missing__(self, queue: _Queue) -> count[int]:
+    def __missing__(self, queue: QueueName) -> count[int]:
         counter = self[queue] = count(self._next_queue_offset(queue))
         return counter
 
@@ -105,7 +105,7 @@ class MessageAppender:
         self._config = config
         self._next_queue_offset = next_queue_offset
         self._clock = clock
-        self._queue_offsets: dict[_Queue, int] = {}
+        self._queue_offsets: dict[QueueName, int] = {}
         self._topic_parts: dict[str, bytes] = {}
         self._waiting: list[RecordFields] = []
         self._waiting_size = 0
@@ -192,7 +192,7 @@ class MessageAppender:
         takes_entry = system_flag.takes_queue_entry(message.sys_flag)
         queue = prepared.topic, prepared.queue_id
         queue_offset = self._queue_offset(queue) if takes_entry else 0
-        further: list[_Queue | None] = []
+        further: list[QueueName | None] = []
         offset_count = 1
         if prepared.properties:
             further = [] if message.is_final else further_queues(prepared, rules, config)
@@ -209,7 +209,7 @@ class MessageAppender:
         return result
 
     def _finish_properties(
-        self, message: Message, prepared: RewrittenMessage, queue_offset: int, further: list[_Queue | None]
+        self, message: Message, prepared: RewrittenMessage, queue_offset: int, further: list[QueueName | None]
     ) -> int:
         """Write offsets into the properties where they belong; how many offsets the message takes."""
         properties = prepared.properties or {}
@@ -372,7 +372,7 @@ class MessageAppender:
             part = self._topic_parts[topic] = topic_part(raw, writes_v2=self._rules.reads_v2)
         return part
 
-    def _queue_offset(self, queue: _Queue) -> int:
+    def _queue_offset(self, queue: QueueName) -> int:
         offset = self._queue_offsets.get(queue)
         if offset is None:
             offset = self._queue_offsets[queue] = self._next_queue_offset(*queue)

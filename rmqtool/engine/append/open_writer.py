@@ -25,7 +25,7 @@ from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.formats.index import file_size
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import topic_bytes
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.checkpoint_file import read_checkpoint

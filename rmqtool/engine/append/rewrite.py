@@ -28,6 +28,7 @@ from rmqtool.formats.properties import (
     decode_properties,
     encode_properties,
 )
+from rmqtool.formats.queue_name import QueueName
 
 CLIENT_MAP_CAPACITY: Final = 16
 _SPECIAL: Final = re.compile(rb"(?:\A|\x02)(?:DELAY|WAIT|INNER_[A-Z_]+|__CRC32#)\x01")
@@ -110,9 +111,7 @@ def _delay(prepared: RewrittenMessage, message: Message, rules: BrokerRules, con
     prepared.text = encode_map(properties, rules)
 
 
-def further_queues(
-    prepared: RewrittenMessage, rules: BrokerRules, config: WriterConfig
-) -> list[tuple[str, int] | None]:
+def further_queues(prepared: RewrittenMessage, rules: BrokerRules, config: WriterConfig) -> list[QueueName | None]:
     """The queues beside its own that a message goes to, as it names them; None for one that gets no offset."""
     listed = (prepared.properties or {}).get(names.MULTI_DISPATCH)
     if not listed or not _dispatches_further(prepared.topic, rules, config):
@@ -133,7 +132,7 @@ def _dispatches_further(topic: str, rules: BrokerRules, config: WriterConfig) ->
     return config.lmq if rules.multi_dispatch is MultiDispatch.LMQ_ONLY else config.multi_dispatch
 
 
-def _further_queue(name: str, queue_id: int, rules: BrokerRules, config: WriterConfig) -> tuple[str, int] | None:
+def _further_queue(name: str, queue_id: int, rules: BrokerRules, config: WriterConfig) -> QueueName | None:
     if config.lmq and name.startswith(LMQ_PREFIX):
         return name, 0
     return None if rules.multi_dispatch is MultiDispatch.LMQ_ONLY else (name, queue_id)

@@ -16,6 +16,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import java_length
+from rmqtool.formats.queue_name import QueueName
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -87,7 +88,7 @@ def queue_refusal(message: Message, config: WriterConfig) -> str | None:
     return None
 
 
-def further_refusal(queues: Iterable[tuple[str, int] | None]) -> str | None:
+def further_refusal(queues: Iterable[QueueName | None]) -> str | None:
     """Why a message is refused for the further queues that it names."""
     topics = [queue[0] for queue in queues if queue is not None]
     return next((f"a further queue of {reason}" for reason in map(_no_directory, topics) if reason), None)

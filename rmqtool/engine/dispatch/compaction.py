@@ -17,7 +17,7 @@ import numpy as np
 
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MESSAGE_V1
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.store.config.config_json import TOPICS, topics
@@ -37,8 +37,6 @@ FILES_MIN: Final = 5
 _COLUMNS: Final = ("queue_offset", "size", "body_length", "tags_code", "store_timestamp_ms")
 _LOG_SETTING: Final = 100 << 20
 _QUEUE_SETTING: Final = 10 << 20
-
-QueueName = tuple[str, int]
 
 
 class CompactedMessage(NamedTuple):

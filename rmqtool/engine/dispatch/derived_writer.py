@@ -26,6 +26,7 @@ from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, Que
 from rmqtool.errors import WriteError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.queue_name import QueueKey, QueueName, TypedQueueKey
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.sink import TrackingSink, check_path
 
@@ -129,11 +130,11 @@ class DerivedWriter:
         self._ends = ends
         self._wants = wants
         self._make_queue = make_queue
-        self._queues: dict[tuple[bytes, int], _Queue] = {}
-        self._batch_queues: dict[tuple[bytes, int], BatchQueueWriter] = {}
-        self._held: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
+        self._queues: dict[QueueKey, _Queue] = {}
+        self._batch_queues: dict[QueueKey, BatchQueueWriter] = {}
+        self._held: dict[TypedQueueKey, list[QueueEntries]] = {}
         self._held_rows = 0
-        self.refused: dict[tuple[str, int], str] = {}
+        self.refused: dict[QueueName, str] = {}
 
     @property
     def index(self) -> IndexWriter | None:
@@ -219,7 +220,7 @@ class DerivedWriter:
         tags_codes[own] = queue.extension.put(entries.tags_codes[own], entries.store_timestamps_ms[own])
         queue.writer.put(entries, tags_codes)
 
-    def _open(self, key: tuple[bytes, int]) -> _Queue | None:
+    def _open(self, key: QueueKey) -> _Queue | None:
         directory = self._directory(QUEUES, key)
         if directory is None:
             return None
@@ -232,7 +233,7 @@ class DerivedWriter:
         self._queues[key] = _Queue(writer, extension)
         return self._queues[key]
 
-    def _open_batch(self, key: tuple[bytes, int]) -> BatchQueueWriter | None:
+    def _open_batch(self, key: QueueKey) -> BatchQueueWriter | None:
         directory = self._directory(BATCH_QUEUES, key)
         if directory is None:
             return None
@@ -240,7 +241,7 @@ class DerivedWriter:
         self._batch_queues[key] = BatchQueueWriter(self._sink, directory, self._sizes.batch, end)
         return self._batch_queues[key]
 
-    def _directory(self, root: str, key: tuple[bytes, int]) -> str | None:
+    def _directory(self, root: str, key: QueueKey) -> str | None:
         """Path of a queue; None where its name is none that a directory can have."""
         try:
             return queue_directory(root, *key)

@@ -20,6 +20,7 @@ from rmqtool.engine.dispatch.queue_entries import (
     joined_entries,
     queue_entries,
 )
+from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.scan.chunk_columns import RowColumnsBuilder
 from rmqtool.scan.row_columns import RowColumns, dispatched_rows
@@ -39,7 +40,7 @@ class EntryExtractor:
         threads = budget.threads(os.cpu_count() or 1, THREAD_BYTES)
         self._rows_max = budget.share(ROWS_MAX * ROW_BYTES, 2 * threads) // ROW_BYTES
         self._rows = RowColumnsBuilder(self._rows_max)
-        self._queues: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
+        self._queues: dict[TypedQueueKey, list[QueueEntries]] = {}
         self._grouped = 0
         """Rows in front that are in `_queues`."""
         self.topics: Sequence[bytes] = ()

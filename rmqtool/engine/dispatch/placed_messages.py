@@ -10,6 +10,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from rmqtool.formats.queue_name import QueueKey
+
 if TYPE_CHECKING:
     from rmqtool.engine.dispatch.queue_entries import QueueEntries
 
@@ -17,8 +19,6 @@ QUEUES_MAX: Final = 4096
 """Queues of a log file that are kept apart; of one with more nothing is known."""
 QUESTION: Final = "placed messages"
 """Asks a log file, by its identity and where it lies, for its `PlacedMessages`."""
-
-QueueKey = tuple[bytes, int]
 
 
 @dataclass

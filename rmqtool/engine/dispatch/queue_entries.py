@@ -27,6 +27,7 @@ from rmqtool.formats.properties import (
     MULTI_QUEUE_OFFSET,
     decode_properties,
 )
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan import columns
 from rmqtool.scan.row_columns import RowColumns, by_name, dispatched_rows
@@ -281,7 +282,7 @@ class _Further:
             self.queue_offsets.append(queue_offset)
 
 
-def named_queues(names: str, queue_offsets: str) -> list[tuple[str, int]]:
+def named_queues(names: str, queue_offsets: str) -> list[QueueName]:
     """The further queues that a record names, with its offset in each; none if the two lists differ in length.
 
     The broker's own dispatch never gets past an offset that is no number; here that one queue is left out.

@@ -16,7 +16,8 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import UNIT_SIZE
-from rmqtool.store.databases.queue_database import QueueName, StoredEnd, StoredEnds
+from rmqtool.formats.queue_name import QueueName
+from rmqtool.store.databases.queue_database import StoredEnd, StoredEnds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

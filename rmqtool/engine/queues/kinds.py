@@ -22,11 +22,9 @@ from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS, UnitKind
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import loaded_segments
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.databases.queue_database import StoredEnds
 from rmqtool.store.directory import QueueFiles, Store
-
-QueueName = tuple[str, int]
-"""Topic and queue id."""
 
 
 class QueueSource(NamedTuple):

@@ -17,6 +17,7 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import DLEDGER_LOG, UnreadableError, UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import TOPICS, topics
 from rmqtool.store.config.read_config import read_config
@@ -40,9 +41,9 @@ class Reader(Closable):
         self._is_slave = is_slave
         self._files = OpenFiles(store.view)
         self.log = Log(store, rules, self._files, log_end)
-        self._queues: dict[tuple[str, int], Queue] = {}
+        self._queues: dict[QueueName, Queue] = {}
 
-    def queues(self) -> tuple[tuple[str, int], ...]:
+    def queues(self) -> tuple[QueueName, ...]:
         """Topic and queue id of every queue of the store, sorted."""
         return queue_names(self.store)
 

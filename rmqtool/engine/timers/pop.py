@@ -18,6 +18,7 @@ from rmqtool.engine.timers.waiting import queue_units
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.pop import CHECK_POINT, REVIVE_GROUP, REVIVE_TOPIC, TAGS
 from rmqtool.formats.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELIVER_MS
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.pop_database import PopRow
@@ -66,9 +67,9 @@ class PopLog:
 
     check_points: dict[tuple[str, int, PopKey], CheckPoint] = field(default_factory=dict)
     bad_records: list[Record] = field(default_factory=list)
-    blocked_queues: set[tuple[str, int]] = field(default_factory=set)
+    blocked_queues: set[QueueName] = field(default_factory=set)
     _broker_name: str = ""
-    _ends_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+    _ends_ms: dict[QueueName, int] = field(default_factory=dict)
 
     def add(self, topic: str, queue_id: int, queue_offset: int | None, record: Record) -> None:
         """The next record of a revive queue; an acknowledgement that comes before its check point counts nothing."""
@@ -182,7 +183,7 @@ def database_messages(reader: Reader, rows: Iterable[PopRow]) -> Iterator[Popped
 
 
 def _held(
-    reader: Reader, known: Collection[tuple[str, int]], key: PopKey, queue_offset: int
+    reader: Reader, known: Collection[QueueName], key: PopKey, queue_offset: int
 ) -> tuple[Record | None, PopState]:
     """A message that was not acknowledged, and what a broker does with it."""
     record, state = None, PopState.UNREADABLE

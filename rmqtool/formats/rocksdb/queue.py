@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from construct import Bytes, Int32sb, Int64sb, Rebuild, Struct
 
 from rmqtool.formats.layout import Format
+from rmqtool.formats.queue_name import QueueKey
 
 SEPARATOR: Final = b"\x01"
 MAXIMUM: Final = b"max"
@@ -115,7 +116,7 @@ def offset_key(topic: bytes, queue_id: int, *, is_maximum: bool) -> bytes:
 DISPATCHED_KEY: Final = offset_key(CHECKPOINT_TOPIC, 0, is_maximum=True)
 
 
-def parse_queue_prefix(prefix: bytes) -> tuple[bytes, int] | None:
+def parse_queue_prefix(prefix: bytes) -> QueueKey | None:
     """Topic and queue id that a unit's key begins with; None where it is no such key."""
     topic, queue_id = prefix[5:-6], int.from_bytes(prefix[-5:-1], "big", signed=True)
     return (topic, queue_id) if len(prefix) >= 11 and queue_prefix(topic, queue_id) == prefix else None

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtool.formats.consumequeue import FILLER_UNIT
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.rocksdb.queue import DISPATCHED, OFFSET, UNIT, UNIT_SIZE
 from rmqtool.pipeline.tables.queue_table import BLOCK_UNITS, SCHEMA
 from rmqtool.pipeline.tables.rows import batch_of, native
 from rmqtool.scan.row_filter import RowFilter
-from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, StoredEnds, read_queue_database
+from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds, read_queue_database
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

@@ -14,7 +14,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnknownSizeError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import topic_bytes
 from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
 from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.build.queue_prefix import QueuePrefixes

@@ -20,10 +20,10 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnsupportedError, WriteError
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, queue_name
 from rmqtool.formats.rocksdb.queue import DISPATCHED, DISPATCHED_KEY, OFFSET, UNIT, offset_key, queue_prefix
-from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.repair.build.builder import dispatch_settings
-from rmqtool.repair.build.database_rows import FRAME_ROWS, DatabaseRows, QueueKey, Rows
+from rmqtool.repair.build.database_rows import FRAME_ROWS, DatabaseRows, Rows
 from rmqtool.repair.build.gap_queue_writer import RecordOffsets
 from rmqtool.repair.build.log_pass import Bad, LogReading
 from rmqtool.repair.build.request import BuildOptions
@@ -195,16 +195,16 @@ class _NewDatabase:
             assert self.old is not None
             ends = self.old.ends.get((topic, queue_id), StoredEnds())
             if self.selects is not None and not self.selects(topic, queue_id):
-                yield (topic_bytes(topic), queue_id), ends
+                yield queue_key(topic, queue_id), ends
             elif ends.maximum is not None and ends.maximum.physical_offset < self.log_minimum:
-                yield (topic_bytes(topic), queue_id), StoredEnds(None, ends.maximum)
+                yield queue_key(topic, queue_id), StoredEnds(None, ends.maximum)
 
     def units(self, key: QueueKey) -> Iterator[Rows]:
         """The units of a queue."""
         if key in self.rows.queues:
             yield from self.rows.units(key)
         elif self.old is not None and self.selects is not None:
-            name = (key[0].decode("utf-8", "surrogateescape"), key[1])
+            name = queue_name(*key)
             count = self.old.number_of(name, 1 << 63)
             for first in range(0, count, FRAME_ROWS):
                 yield self.old.rows(name, first, FRAME_ROWS)
@@ -214,13 +214,13 @@ class _NewDatabase:
         old = self.old
         if old is None or old.odd_row_count or old.dispatched != self.dispatched or set(old.families) != _NAMES:
             return False
-        names = {(key[0].decode("utf-8", "surrogateescape"), key[1]): key for key in self.ends}
+        names = {queue_name(*key): key for key in self.ends}
         served = {name for name, ends in old.ends.items() if ends.maximum is not None} | old.units.keys()
         if served != names.keys():
             return False
         return all(self._is_same_queue(old, name, key) for name, key in names.items() if key not in self.kept)
 
-    def _is_same_queue(self, old: QueueDatabase, name: tuple[str, int], key: QueueKey) -> bool:
+    def _is_same_queue(self, old: QueueDatabase, name: QueueName, key: QueueKey) -> bool:
         ends, first = old.ends.get(name, StoredEnds()), None
         if ends.maximum != self.ends[key].maximum or ends.maximum is None:
             return False

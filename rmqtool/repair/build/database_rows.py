@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.formats.consumequeue import UNIT as FILE_UNIT
+from rmqtool.formats.queue_name import QueueKey
 from rmqtool.repair.build.gap_queue_writer import GAP_UNITS_MAX, RecordOffsets
 from rmqtool.store.databases.queue_database import ROW_SIZE, StoredEnd, row_type
 
 Rows = NDArray[Any]
-QueueKey = tuple[bytes, int]
-"""Topic as the log has it, and queue id."""
 
 
 @dataclass

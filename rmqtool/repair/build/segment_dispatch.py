@@ -23,6 +23,7 @@ from rmqtool.engine.dispatch.index_entries import IndexEntries
 from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.repair.build.builder import BuildContext
 from rmqtool.repair.build.log_pass import Bad, LogReading, ReadRows
 from rmqtool.scan.log import LogPlan, ScanOptions
@@ -168,7 +169,7 @@ class _PieceFiles:
     def __init__(self, folder: Path, wants: Callable[[str, int], bool] | None) -> None:
         self._folder = folder
         self._wants = wants
-        self._held: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
+        self._held: dict[TypedQueueKey, list[QueueEntries]] = {}
         self._held_rows = 0
         self.byte_count = 0
         self.buckets = Counter[int]()

@@ -13,6 +13,7 @@ from typing import Final
 
 from rmqtool.errors import RefusedError, UnknownSizeError
 from rmqtool.formats import commitlog
+from rmqtool.formats.queue_name import topic_text
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import Remove, Step, remove_file, replace_file, write_range
 from rmqtool.scan.blocks import last_data_end
@@ -189,7 +190,7 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
             messages += int(rows.size)
             lost_bytes += int(rows["size"].sum())
             for number in rows["topic_number"].tolist():
-                name = batch.topics[number].decode("utf-8", "surrogateescape")
+                name = topic_text(batch.topics[number])
                 by_topic[name] = by_topic.get(name, 0) + 1
     return Loss(messages, lost_bytes, dict(sorted(by_topic.items())))
 

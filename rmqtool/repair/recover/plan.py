@@ -19,6 +19,7 @@ from typing import Final
 
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.options import ForecastOptions
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.build.build import build
 from rmqtool.repair.build.builder import dispatch_settings
 from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
@@ -92,7 +93,7 @@ class RecoverOptions:
     full: bool = False
     threads: int = 2
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
-    rebuilt: AbstractSet[tuple[str, int]] = frozenset()
+    rebuilt: AbstractSet[QueueName] = frozenset()
     tolerates: Callable[[Finding], bool] = lambda _found: False
     cut_at: int | None = None
 

@@ -12,6 +12,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.forecast import scan_begin
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.build.index_prefix import first_entry_offset
 from rmqtool.repair.build.log_window import LogWindow, window_of
 from rmqtool.scan.blocks import last_data_end
@@ -98,7 +99,7 @@ def demand_no_zero_queue(window: LogWindow, findings: Iterable[Finding]) -> None
             raise WindowTooSmall(0)
 
 
-def named_queues(queues: Iterable[Finding], rebuilt: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:
+def named_queues(queues: Iterable[Finding], rebuilt: AbstractSet[QueueName]) -> set[QueueName] | None:
     """The queues that findings are about, and those named beside them, by topic and queue id; None for all."""
     names = set(rebuilt)
     for finding in queues:
@@ -108,14 +109,14 @@ def named_queues(queues: Iterable[Finding], rebuilt: AbstractSet[tuple[str, int]
     return names
 
 
-def queue_selector(names: set[tuple[str, int]] | None) -> Callable[[str, int], bool] | None:
+def queue_selector(names: set[QueueName] | None) -> Callable[[str, int], bool] | None:
     """Tells which queues are built; None where none is."""
     if names is None:
         return lambda _topic, _queue_id: True
     return (lambda topic, queue_id: (topic, queue_id) in names) if names else None
 
 
-def queues_reaching(store: Store, log_end: int) -> set[tuple[str, int]]:
+def queues_reaching(store: Store, log_end: int) -> set[QueueName]:
     """The queues, by topic and queue id, that have a unit for a record from a physical offset on.
 
     Raises:

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, Rows, batch_bytes, queue_entries
+from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store
-from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueName, QueueOrder, QueueRun
+from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueOrder, QueueRun
 
 
 class Neighbor(NamedTuple):
@@ -39,7 +40,7 @@ class DamageContext:
 
     neighbours: list[tuple[Neighbor | None, Neighbor | None]] = field(default_factory=list)
     missing: list[MissingRun] = field(default_factory=list)
-    chains: dict[QueueName, list[QueueRun]] = field(default_factory=dict)
+    chains: dict[TypedQueueKey, list[QueueRun]] = field(default_factory=dict)
     misled: list[MisplacedRecord] = field(default_factory=list)
 
 

@@ -13,8 +13,8 @@ from rmqtool.engine.segments.log import Log, RecordLocation
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import MULTI_DISPATCH
+from rmqtool.formats.queue_name import topic_bytes, topic_text
 from rmqtool.formats.record_crc import stored_record_crc
-from rmqtool.formats.topic_name import topic_text
 from rmqtool.repair.salvage.record_repair import MENDED_MAX, with_fields, with_record_crc
 from rmqtool.scan.judge import MESSAGE_MAGICS, TopicTable, judge_record
 from rmqtool.scan.rules import Verdict
@@ -34,7 +34,7 @@ def corrected_record(log: Log, finding: Finding, *, record_crc: bool) -> bytes |
         return None
     if finding.topic is None or finding.queue_id is None or finding.queue_offset is None:
         return None
-    topic = finding.topic.encode("utf-8", "surrogateescape")
+    topic = topic_bytes(finding.topic)
     return moved_record(
         log,
         MisplacedRecord(finding.physical_offset, topic, finding.queue_id, finding.queue_offset),

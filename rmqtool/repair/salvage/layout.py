@@ -11,6 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, RECORD_SIZE_MIN
+from rmqtool.formats.queue_name import QueueKey
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.repair.salvage.lost_record import LostRecord
 from rmqtool.repair.salvage.lost_records import LostInRange
@@ -22,7 +23,6 @@ PIECES_MAX: Final = 10_000
 WRITTEN_MAX: Final = 16 << 20
 """Bytes of records that are written together."""
 
-_Queue = tuple[bytes, int]
 Least = Callable[[LostRecord | None], int]
 """Bytes that the record in the place of a lost one takes at least; None asks for a bridge."""
 
@@ -61,7 +61,7 @@ def lay_out(damaged: DamagedRange, casualties: LostInRange, least: Least) -> lis
     return fillings
 
 
-def _without_places(casualties: LostInRange, queues: AbstractSet[_Queue]) -> LostInRange | None:
+def _without_places(casualties: LostInRange, queues: AbstractSet[QueueKey]) -> LostInRange | None:
     """The casualties with the records of some queues among the unplaced, but those whose heads tell their places.
 
     Records that stand in one further queue with them go along. What had a place keeps its order.
@@ -70,7 +70,7 @@ def _without_places(casualties: LostInRange, queues: AbstractSet[_Queue]) -> Los
     moved = [lost for lost in casualties.placed if lost.head is None and (lost.topic, lost.queue_id) in joined]
     if not moved:
         return None
-    offsets: defaultdict[_Queue, list[tuple[int, int]]] = defaultdict(list)
+    offsets: defaultdict[QueueKey, list[tuple[int, int]]] = defaultdict(list)
     for number, lost in enumerate(moved):
         for queue, first, _ in lost.standings:
             offsets[queue].append((first, number))
@@ -89,7 +89,7 @@ def _without_places(casualties: LostInRange, queues: AbstractSet[_Queue]) -> Los
     return LostInRange(placed, [*(lost for *_, lost in ordered), *others])
 
 
-def _joined_queues(placed: Sequence[LostRecord], queues: AbstractSet[_Queue]) -> set[_Queue]:
+def _joined_queues(placed: Sequence[LostRecord], queues: AbstractSet[QueueKey]) -> set[QueueKey]:
     """Those queues, and all that records stand in beside one of them."""
     joined = set(queues)
     rows = [{queue for queue, *_ in lost.standings} for lost in placed if lost.further]
@@ -110,7 +110,7 @@ class _Layout:
         self._waiting = _Waiting(casualties.unplaced, casualties.placed)
         self._fillings: list[Filling] = []
         self._at = damaged.start
-        self.left: list[_Queue] = []
+        self.left: list[QueueKey] = []
 
     def run(self) -> list[Filling] | None:
         damaged = self._damaged
@@ -169,20 +169,20 @@ class _Waiting:
     """Records without a place, by their queues; the first ones come first."""
 
     def __init__(self, records: Sequence[LostRecord], placed: Sequence[LostRecord]) -> None:
-        self._queues: defaultdict[_Queue, deque[tuple[int, LostRecord]]] = defaultdict(deque)
+        self._queues: defaultdict[QueueKey, deque[tuple[int, LostRecord]]] = defaultdict(deque)
         for number, record in enumerate(records):
             self._queues[record.topic, record.queue_id].append((number, record))
         self._first = [(numbered_records[0][0], queue) for queue, numbered_records in self._queues.items()]
         heapify(self._first)
-        self._laid: dict[_Queue, int] = {}
-        self._passed_over: list[_Queue] = []
-        self._coming: defaultdict[_Queue, deque[int]] = defaultdict(deque)
+        self._laid: dict[QueueKey, int] = {}
+        self._passed_over: list[QueueKey] = []
+        self._coming: defaultdict[QueueKey, deque[int]] = defaultdict(deque)
         """Queue offsets of the records that have a place farther on."""
         for record in placed:
             for queue, first, _ in record.standings:
                 self._coming[queue].append(first)
 
-    def left(self) -> Iterator[_Queue]:
+    def left(self) -> Iterator[QueueKey]:
         """The queue of each record that still waits, or was passed over."""
         yield from self._passed_over
         for queue, records in self._queues.items():
@@ -203,7 +203,7 @@ class _Waiting:
 
         Only lower queue offsets go in front of the records of their queue that have a place farther on.
         """
-        held: list[tuple[int, _Queue]] = []
+        held: list[tuple[int, QueueKey]] = []
         while self._first:
             number, queue = heappop(self._first)
             record = self._queues[queue][0][1]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.formats.queue_name import QueueKey
 from rmqtool.verify.match.queue_order import MissingRun
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def add_own_queues(claims: Sequence[list[LostRecord]], missing: Sequence[Missing
     if not slots:
         return
     places = [records[at].place[0] for records, at in slots]
-    known: defaultdict[tuple[bytes, int], list[tuple[int, int]]] = defaultdict(list)
+    known: defaultdict[QueueKey, list[tuple[int, int]]] = defaultdict(list)
     for records in claims:
         for record in records:
             known[record.topic, record.queue_id].append((record.queue_offset, record.place[0]))

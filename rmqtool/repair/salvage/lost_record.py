@@ -8,6 +8,7 @@ from typing import Final
 
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.formats.queue_name import QueueKey, QueueName, queue_name, topic_text
 
 _LMQ: Final = LMQ_PREFIX.encode()
 
@@ -30,7 +31,7 @@ class LostRecord:
     topic: bytes
     queue_id: int
     queue_offset: int
-    further: tuple[tuple[bytes, int], ...] = ()
+    further: tuple[QueueKey, ...] = ()
     batch_size: int | None = None
     physical_offset: int | None = None
     size: int | None = None
@@ -55,7 +56,7 @@ class LostRecord:
     @property
     def topic_name(self) -> str:
         """The topic as its directory is named."""
-        return self.topic.decode("utf-8", "surrogateescape")
+        return topic_text(self.topic)
 
     @property
     def messages(self) -> int:
@@ -63,14 +64,14 @@ class LostRecord:
         return self.batch_size or 1
 
     @property
-    def standings(self) -> Iterator[tuple[tuple[bytes, int], int, int]]:
+    def standings(self) -> Iterator[tuple[QueueKey, int, int]]:
         """Each queue that it stands in, its own first, with the queue offsets [first, end) that it has there."""
         yield (self.topic, self.queue_id), self.queue_offset, self.queue_offset + self.messages
         for topic, queue_offset in self.further:
             yield (topic, 0 if topic.startswith(_LMQ) else self.queue_id), queue_offset, queue_offset + 1
 
     @property
-    def queues(self) -> Iterator[tuple[str, int]]:
+    def queues(self) -> Iterator[QueueName]:
         """Topic, as its directory is named, and queue id of each queue that it stands in."""
         for (topic, queue_id), *_ in self.standings:
-            yield topic.decode("utf-8", "surrogateescape"), queue_id
+            yield queue_name(topic, queue_id)

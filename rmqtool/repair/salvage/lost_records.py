@@ -19,6 +19,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, MULTI_QUEUE_OFFSET
+from rmqtool.formats.queue_name import QueueKey, topic_bytes
 from rmqtool.repair.salvage.damage_context import DamageContext
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange, Unit, UnitsInRanges
 from rmqtool.repair.salvage.header_repair import restored
@@ -226,9 +227,7 @@ class _Placed:
     """The queue offsets of records whose places are known, with the numbers of their ranges."""
 
     def __init__(self, lost_in_ranges: Iterable[LostInRange]) -> None:
-        columns: defaultdict[tuple[bytes, int], tuple[array[int], array[int]]] = defaultdict(
-            lambda: (array("q"), array("q"))
-        )
+        columns: defaultdict[QueueKey, tuple[array[int], array[int]]] = defaultdict(lambda: (array("q"), array("q")))
         for number, casualties in enumerate(lost_in_ranges):
             for record in (*casualties.placed, *casualties.unplaced):
                 for queue, first, end in record.standings:
@@ -299,7 +298,7 @@ def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
 def _of_unit(queue: QueueMap, place: int, unit: Unit) -> LostRecord:
     physical_offset, size, base, count = unit
     return LostRecord(
-        queue.topic.encode("utf-8", "surrogateescape"),
+        topic_bytes(queue.topic),
         queue.queue_id,
         base if queue.is_batch else place,
         batch_size=count if queue.is_batch else None,

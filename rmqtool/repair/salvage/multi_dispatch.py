@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
+from rmqtool.formats.queue_name import QueueKey
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.repair.salvage.layout import Least, lay_out
 from rmqtool.repair.salvage.lost_record import LostRecord
@@ -51,7 +52,7 @@ def add_further(
         least: see `lay_out`.
         kept_out: patterns of topics whose records name no further queues.
     """
-    gaps: defaultdict[tuple[tuple[bytes, int], int], list[MissingRun]] = defaultdict(list)
+    gaps: defaultdict[tuple[QueueKey, int], list[MissingRun]] = defaultdict(list)
     """The runs between two good records of a queue, or after its last one."""
     for run in missing:
         if run.is_further:
@@ -82,7 +83,7 @@ class _Filler:
             each.length - sum(record.size or least(record) for record in (*casualties.placed, *casualties.unplaced))
             for each, casualties in zip(ranges, lost_in_ranges, strict=True)
         ]
-        self._named: defaultdict[tuple[bytes, int], list[_Slot]] = defaultdict(list)
+        self._named: defaultdict[QueueKey, list[_Slot]] = defaultdict(list)
         for slots in self._slots:
             for slot in slots:
                 for queue, *_ in slot.lost.standings:
@@ -94,7 +95,7 @@ class _Filler:
         # Perhaps what units say of other records in that queue leaves no room for these.
         return rest if rest and not self._change(rest[0].queue[:2], rest, keeps_units=False) else []
 
-    def _change(self, queue: tuple[bytes, int], runs: Sequence[MissingRun], *, keeps_units: bool) -> bool:
+    def _change(self, queue: QueueKey, runs: Sequence[MissingRun], *, keeps_units: bool) -> bool:
         behind, before = min(run.behind for run in runs), max(run.before for run in runs)
         numbers = range(bisect_right(self._starts, behind), bisect_right(self._starts, before))
         missing = {queue_offset for run in runs for queue_offset in range(run.first, run.first + run.length)}
@@ -107,7 +108,7 @@ class _Filler:
         return changes is not None
 
     def _changes(
-        self, queue: tuple[bytes, int], missing: Iterable[int], numbers: range, *, keeps_units: bool
+        self, queue: QueueKey, missing: Iterable[int], numbers: range, *, keeps_units: bool
     ) -> list[_Change] | None:
         """Records that can have named the missing queue offsets, with all that they name; None if they are too few."""
         named = {
@@ -143,7 +144,7 @@ class _Filler:
                 changes.append((slot, lost))
         return None if coming else changes
 
-    def _longer(self, lost: LostRecord, queue: tuple[bytes, int], queue_offset: int) -> LostRecord | None:
+    def _longer(self, lost: LostRecord, queue: QueueKey, queue_offset: int) -> LostRecord | None:
         """The record with one more queue that it may have named; None where it cannot, or has no room for it."""
         if lost.head is not None or lost.batch_size is not None or is_kept_out(lost.topic_name, self._kept_out):
             return None
@@ -162,7 +163,7 @@ def _in_layout(number: int, damaged: DamagedRange, casualties: LostInRange, leas
         yield _Slot(number, position, *places[id(lost)])
 
 
-def _offset_in(queue: tuple[bytes, int], lost: LostRecord) -> int | None:
+def _offset_in(queue: QueueKey, lost: LostRecord) -> int | None:
     """The queue offset of a lost record in a queue, if it stands there."""
     return next((first for name, first, _ in lost.standings if name == queue), None)
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
+from rmqtool.formats.queue_name import QueueKey, TypedQueueKey
 from rmqtool.repair.salvage.damage_context import DamageContext
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.verify.match.queue_order import MissingRun, QueueName
+from rmqtool.verify.match.queue_order import MissingRun
 
 if TYPE_CHECKING:
     from rmqtool.repair.salvage.lost_record import LostRecord
@@ -62,7 +63,7 @@ def missing_before_claims(
     starts = [each.start for each in ranges]
     damage = list(accumulate((each.length for each in ranges), initial=0))
 
-    def runs(name: QueueName, rows: Sequence[_Row], end: int, behind: int) -> Iterator[MissingRun]:
+    def runs(name: TypedQueueKey, rows: Sequence[_Row], end: int, behind: int) -> Iterator[MissingRun]:
         is_further = name[0].startswith(LMQ_PREFIX.encode()) or any(row[3] for row in rows)
         count, begin = 0, damage[bisect_right(starts, behind)]
         for first, stop, at, _ in rows:
@@ -75,7 +76,7 @@ def missing_before_claims(
                 yield MissingRun(name, end, first - end, behind, at, is_further)
             end = stop
 
-    queues: defaultdict[QueueName, list[_Row]] = defaultdict(list)
+    queues: defaultdict[TypedQueueKey, list[_Row]] = defaultdict(list)
     for records in claims:
         for record in records:
             for number, (queue, first, end) in enumerate(record.standings):
@@ -106,7 +107,7 @@ class Belief:
 
     def __init__(self, around: DamageContext) -> None:
         self._around = around
-        self._runs: defaultdict[tuple[bytes, int], list[MissingRun]] = defaultdict(list)
+        self._runs: defaultdict[QueueKey, list[MissingRun]] = defaultdict(list)
         for run in sorted(around.missing, key=lambda run: run.first):
             self._runs[run.queue[:2]].append(run)
         own = sorted((run.behind, run.before) for run in around.missing if not run.is_further)
@@ -138,7 +139,7 @@ class Belief:
         )
         return record if fitting == record.further else replace(record, further=fitting)
 
-    def _has_room(self, name: QueueName, first: int, end: int, at: int) -> bool:
+    def _has_room(self, name: TypedQueueKey, first: int, end: int, at: int) -> bool:
         """Whether the log has room for a claim: between good records of its queue, none of which is that message."""
         chain = self._around.chains.get(name, [])
         number = bisect_right(chain, first, key=lambda stretch: stretch.first)
@@ -159,19 +160,19 @@ class Belief:
         competes = count > 0 and self._before[count - 1] >= damaged.end
         return not competes and record.head.physical_offset == record.physical_offset and record.queue_id >= 0
 
-    def _run_with(self, queue: tuple[bytes, int], first: int) -> MissingRun | None:
+    def _run_with(self, queue: QueueKey, first: int) -> MissingRun | None:
         runs = self._runs.get(queue, [])
         at = bisect_right(runs, first, key=lambda run: run.first) - 1
         return runs[at] if at >= 0 and runs[at].has(first) else None
 
 
-_Claim = tuple[int, tuple[bytes, int], int, int]
+_Claim = tuple[int, QueueKey, int, int]
 """Id of a record, a queue, and the first queue offset and the end of what the record says to be there."""
 
 
 def _in_order(records: Sequence[LostRecord]) -> set[_Claim]:
     """The most claims whose queue offsets rise along the log, for each queue."""
-    queues: defaultdict[tuple[bytes, int], list[_Claim]] = defaultdict(list)
+    queues: defaultdict[QueueKey, list[_Claim]] = defaultdict(list)
     for record in records:
         for queue, first, end in record.standings:
             queues[queue].append((id(record), queue, first, end))

@@ -20,6 +20,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import WriteError
+from rmqtool.formats.queue_name import topic_text
 from rmqtool.repair.build.builder import dispatch_settings
 from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.machine.steps import Step
@@ -237,7 +238,7 @@ class _Planner:
                 if record is not None:
                     self._put_in_place(log, each.physical_offset, record)
                     result.mended[RepairedRecord.HEAD] += 1
-                    topic = each.topic.decode("utf-8", "surrogateescape")
+                    topic = topic_text(each.topic)
                     result.queues += [(was.topic, was.queue_id), (topic, each.queue_id)]
         return result
 

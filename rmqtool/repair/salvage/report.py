@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import WriteError
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.repair.salvage.lost_record import LostRecord
 from rmqtool.repair.salvage.record_repair import RepairedRecord
@@ -40,7 +41,7 @@ class SalvageResult:
     donated_bytes: int = 0
     unknown_bytes: int = 0
     ranges: tuple[DamagedRange, ...] = ()
-    queues: list[tuple[str, int]] = field(default_factory=list)
+    queues: list[QueueName] = field(default_factory=list)
     left: list[int | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

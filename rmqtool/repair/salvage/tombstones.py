@@ -13,6 +13,7 @@ from typing import Final
 from rmqtool.engine.append.encoder import RecordColumns, encode_blank, encode_records, record_size, topic_part
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import properties, system_flag
+from rmqtool.formats.queue_name import topic_text
 from rmqtool.formats.record_crc import PROPERTY_SIZE
 from rmqtool.formats.tombstone import TOMBSTONE, TOMBSTONE_TAG, TOMBSTONE_TOPIC
 from rmqtool.repair.salvage.layout import Filling
@@ -86,7 +87,7 @@ class TombstoneEncoder:
         if not lost.further and lost.batch_size is None and lost.topic not in _RESENT:
             return b""
         named: dict[str, str] = {}
-        topic = lost.topic.decode("utf-8", "surrogateescape")
+        topic = topic_text(lost.topic)
         if topic in RESENT:
             named |= {properties.REAL_TOPIC: TOMBSTONE_TOPIC, properties.REAL_QUEUE_ID: "0"}
         if topic == properties.SCHEDULE_TOPIC:

@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from struct import Struct
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
+from rmqtool.formats.queue_name import QueueName, queue_name
 from rmqtool.formats.rocksdb.queue import (
     DISPATCHED,
     DISPATCHED_KEY,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-QueueName = tuple[str, int]
 _NUMBER_SIZE: Final = 8
 ROW_SIZE: Final = _NUMBER_SIZE + UNIT_SIZE
 FAMILIES: Final = (RocksFamily(UNIT_FAMILY, _NUMBER_SIZE, UNIT_SIZE), RocksFamily(OFFSET_FAMILY))
@@ -248,11 +248,6 @@ class QueueDatabase:
         self.odd_row_count += count
         if len(self.odd_rows) < ODD_ROWS_MAX:
             self.odd_rows.append(text)
-
-
-def queue_name(topic: bytes, queue_id: int) -> QueueName:
-    """A queue as the store names it: what is no UTF-8 is kept as the file system keeps it."""
-    return topic.decode("utf-8", "surrogateescape"), queue_id
 
 
 def read_queue_database(view: StoreView, entries: Sequence[Entry]) -> QueueDatabase:

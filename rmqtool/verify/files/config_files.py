@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
-from rmqtool.formats.topic_name import topic_text
+from rmqtool.formats.queue_name import QueueKey, topic_text
 from rmqtool.store.config.config_json import (
     DELAY_OFFSETS,
     STORED,
@@ -23,7 +23,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TOPICS, Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.consumers import consumer_findings
-from rmqtool.verify.survey.context import QueueEnd, QueueKey, VerifyContext
+from rmqtool.verify.survey.context import QueueEnd, VerifyContext
 from rmqtool.verify.survey.result import SplitResult
 
 if TYPE_CHECKING:

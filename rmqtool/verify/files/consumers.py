@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import QueueKey, queue_key
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import (
     CONSUMER_OFFSETS,
@@ -28,7 +28,7 @@ from rmqtool.store.config.config_json import (
 )
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.context import QueueEnd, QueueKey, VerifyContext
+from rmqtool.verify.survey.context import QueueEnd, VerifyContext
 
 _OWN_GROUPS: Final = "CID_RMQ_SYS_"
 """What the names of a broker's own groups begin with; it creates them when it needs them."""
@@ -99,7 +99,7 @@ def _against_queues(
     """The offsets of one group in one topic; those before a queue or without one in one finding each."""
     before, missing = [], []
     for queue_id, queue_offset in sorted(by_queue.items()):
-        name = topic_bytes(topic), queue_id
+        name = queue_key(topic, queue_id)
         end = queues.end_of(name)
         if end is None:
             missing += [queue_id] if queue_offset > 0 and name not in queues.others else []
@@ -171,7 +171,7 @@ def _blocked(config: ConfigFile, queues: _Queues) -> Iterator[Finding]:
     """Messages that consumers hold in order, past the end of their queue."""
     for (topic, group), by_queue in sorted(blocked_offsets(config).items()):
         for queue_id, held in sorted(by_queue.items()):
-            end = queues.end_of((topic_bytes(topic), queue_id))
+            end = queues.end_of(queue_key(topic, queue_id))
             if end is not None and max(held) >= end:
                 yield finding(
                     "config.ordered-message-beyond-queue",

@@ -19,7 +19,7 @@ from rmqtool.formats.checkpoint import (
     impossible_fields,
     parse_checkpoint,
 )
-from rmqtool.formats.topic_name import topic_text
+from rmqtool.formats.queue_name import topic_text
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import FileKind, is_java_long
 from rmqtool.store.source import read_range

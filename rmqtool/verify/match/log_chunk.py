@@ -15,11 +15,11 @@ from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.index_entries import batch_entries
 from rmqtool.engine.dispatch.queue_entries import QueueEntries, batch_bytes
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.formats.topic_name import topic_text
+from rmqtool.formats.queue_name import TypedQueueKey, topic_text
 from rmqtool.scan.row_columns import RowColumns, by_name, kept_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
-from rmqtool.verify.survey.context import QueueKey, VerifyContext
+from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.queue_map import Array
 
 
@@ -148,9 +148,9 @@ class LogChunk:
         """The messages that belong into queues, if each belongs into one; see `EntryExtractor`."""
         return self._stretch.plain_messages()
 
-    def queues(self) -> dict[tuple[QueueKey, bool], QueueEntries]:
+    def queues(self) -> dict[TypedQueueKey, QueueEntries]:
         """The entries of each queue, by queue and whether it is a batch queue."""
-        return {((entries.topic, entries.queue_id), entries.is_batch): entries for entries in self._stretch.entries()}
+        return {(entries.topic, entries.queue_id, entries.is_batch): entries for entries in self._stretch.entries()}
 
     def index(self) -> ExpectedIndex:
         """The index entries."""

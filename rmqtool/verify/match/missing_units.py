@@ -15,7 +15,7 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT_SIZE
-from rmqtool.formats.topic_name import topic_text
+from rmqtool.formats.queue_name import TypedQueueKey, topic_text
 from rmqtool.report.text import counted
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.verify.catalog.finding import Finding
@@ -30,7 +30,7 @@ RECORDS_READ_MAX: Final = 1000
 
 def missing_findings(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Finding]:
     """Findings about messages without a unit."""
-    by_queue: dict[tuple[bytes, int, bool], list[Missing]] = defaultdict(list)
+    by_queue: dict[TypedQueueKey, list[Missing]] = defaultdict(list)
     for run in runs:
         by_queue[run[:3]].append(run)
     with OpenFiles(context.store.view) as files:
@@ -80,7 +80,7 @@ def _zero_after(queue: QueueMap) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _whole_queue(context: VerifyContext, key: tuple[bytes, int, bool], runs: list[Missing]) -> Iterator[Finding]:
+def _whole_queue(context: VerifyContext, key: TypedQueueKey, runs: list[Missing]) -> Iterator[Finding]:
     topic, queue_id, is_batch = key
     name = topic_text(topic)
     database = context.store.queue_database

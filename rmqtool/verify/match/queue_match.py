@@ -18,14 +18,14 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, EXTENSION_HEAD_SIZE
 from rmqtool.formats.properties import SCHEDULE_TOPIC
-from rmqtool.formats.topic_name import topic_text
+from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, topic_text
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.log_chunk import RowsLookup, is_message
 from rmqtool.verify.match.queue_findings import QueueFindings, rest_message
 from rmqtool.verify.match.record_places import RecordPlaces
-from rmqtool.verify.survey.context import QueueKey, VerifyContext
+from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.queue_map import Array, QueueMap
 from rmqtool.verify.survey.result import Missing
 
@@ -69,12 +69,12 @@ class QueueMatch:
     agrees: bool = False
     _places: RecordPlaces = field(init=False)
 
-    def run(self, expected: dict[tuple[QueueKey, bool], QueueEntries]) -> None:
+    def run(self, expected: dict[TypedQueueKey, QueueEntries]) -> None:
         """Compare all queues; what is expected and has no unit becomes `missing`."""
-        unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]] = {}
+        unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]] = {}
         doubtful: list[tuple[QueueMap, Mismatch]] = []
         open_file = self.context.open_file
-        present = set[tuple[QueueKey, bool]]()
+        present = set[TypedQueueKey]()
         for key, queue in self._queues(expected):
             present.add(key)
             entries = expected.get(key)
@@ -92,23 +92,23 @@ class QueueMatch:
             if queue.topic == SCHEDULE_TOPIC:
                 mismatches = self._without_other_delay(mismatches)
             doubtful += [(queue, mismatch) for mismatch in mismatches]
-        for expected_key, entries in expected.items():
-            if expected_key not in present and self._map_of(expected_key) is None:
-                unmatched[expected_key] = entries, np.ones(len(entries.queue_offsets), np.bool_)
+        for key, entries in expected.items():
+            if key not in present and self._map_of(key) is None:
+                unmatched[key] = entries, np.ones(len(entries.queue_offsets), np.bool_)
         self.agrees = not (doubtful or unmatched)
         with OpenFiles(self.context.store.view) as files:
             self._places = RecordPlaces(self.context, self.lookup, expected, files)
             self._settle(doubtful, unmatched)
-        for (owner, is_batch), (entries, open_entries) in unmatched.items():
-            self._note_missing(owner, is_batch, entries, np.flatnonzero(open_entries))
+        for key, (entries, open_entries) in unmatched.items():
+            self._note_missing(key, entries, np.flatnonzero(open_entries))
 
-    def _queues(self, expected: Iterable[tuple[QueueKey, bool]]) -> Iterator[tuple[tuple[QueueKey, bool], QueueMap]]:
+    def _queues(self, expected: Iterable[TypedQueueKey]) -> Iterator[tuple[TypedQueueKey, QueueMap]]:
         """The queues with files that have units into the chunk, or should have; one map at a time is in memory."""
-        known = set[tuple[QueueKey, bool]]()
+        known = set[TypedQueueKey]()
         for key, queue in self.context.queues_into(self.lookup.begin, self.lookup.end):
             if queue.units.touches(self.lookup.begin, self.lookup.end):
-                known.add((key, queue.is_batch))
-                yield (key, queue.is_batch), queue
+                known.add((*key, queue.is_batch))
+                yield (*key, queue.is_batch), queue
         for expected_key in expected:
             if expected_key not in known and (queue_of := self._map_of(expected_key)) is not None:
                 yield expected_key, queue_of
@@ -143,8 +143,8 @@ class QueueMatch:
             return []
         return mismatches
 
-    def _map_of(self, key: tuple[QueueKey, bool]) -> QueueMap | None:
-        return (self.context.batch_queues if key[1] else self.context.queues).get(key[0])
+    def _map_of(self, key: TypedQueueKey) -> QueueMap | None:
+        return (self.context.batch_queues if key[2] else self.context.queues).get(key[:2])
 
     def _compare(
         self, queue: QueueMap, places: Array, units: Array, entries: QueueEntries | None
@@ -173,7 +173,7 @@ class QueueMatch:
     def _settle(
         self,
         mismatches: list[tuple[QueueMap, Mismatch]],
-        unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
+        unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]],
     ) -> None:
         """Say of each unit that does not agree what is wrong with it, or with its record."""
         rest: dict[int, tuple[Mismatch, int]] = {}
@@ -197,7 +197,7 @@ class QueueMatch:
         self,
         mismatch: Mismatch,
         row: Any,
-        unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
+        unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]],
     ) -> Finding | None:
         """What is wrong with a unit that points to the begin of a good message."""
         unit, queue = mismatch.unit, mismatch.queue
@@ -264,7 +264,7 @@ class QueueMatch:
         )
 
     def _blames_record(
-        self, mismatch: Mismatch, row: Any, unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]]
+        self, mismatch: Mismatch, row: Any, unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]]
     ) -> bool:
         """Whether the log itself says that the unit is right and the record's head is not; see `queue_sequence`.
 
@@ -300,15 +300,13 @@ class QueueMatch:
         where = f"{inside} bytes into " if inside else "to "
         return self._finding(mismatch, "consumequeue.dangling-unit", f"points {where}{self.lookup.describe(row)}")
 
-    def _note_missing(self, key: QueueKey, is_batch: bool, entries: QueueEntries, numbers: Array) -> None:
+    def _note_missing(self, key: TypedQueueKey, entries: QueueEntries, numbers: Array) -> None:
         if not numbers.size:
             return
         offsets, places = entries.queue_offsets[numbers], entries.physical_offsets[numbers]
         breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + 1) + 1
         for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(offsets)], strict=True):
-            self.missing.append(
-                (*key, is_batch, int(offsets[low]), high - low, int(places[low]), int(places[high - 1]))
-            )
+            self.missing.append((*key, int(offsets[low]), high - low, int(places[low]), int(places[high - 1])))
 
     def _finding(self, wrong: Mismatch, kind: str, message: str, **details: Any) -> Finding:
         path, position = wrong.queue.position(wrong.place)

@@ -18,11 +18,9 @@ import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
-from rmqtool.formats.topic_name import topic_text
+from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, topic_text
 from rmqtool.verify.survey.context import unsafe_name
 
-QueueName = tuple[bytes, int, bool]
-"""Topic, queue id, and whether it is a batch queue."""
 STRETCHES_MAX: Final = 1 << 20
 """Stretches that are kept; a log that has more of them has no order to learn from."""
 
@@ -43,7 +41,7 @@ class MissingRun(NamedTuple):
     queue beside their own, if `is_further`.
     """
 
-    queue: QueueName
+    queue: TypedQueueKey
     first: int
     length: int
     behind: int
@@ -81,10 +79,10 @@ class QueueOrder:
     def __init__(self, *, begins_at_zero: bool) -> None:
         """`begins_at_zero`: the log's first file is there, so that all queues begin with queue offset 0."""
         self._begins_at_zero = begins_at_zero
-        self.chains: dict[QueueName, list[QueueRun]] = {}
+        self.chains: dict[TypedQueueKey, list[QueueRun]] = {}
         """Once judged: the runs of each queue that follow each other in log and queue."""
-        self._queues: defaultdict[QueueName, list[QueueRun]] = defaultdict(list)
-        self._further: set[QueueName] = set()
+        self._queues: defaultdict[TypedQueueKey, list[QueueRun]] = defaultdict(list)
+        self._further: set[TypedQueueKey] = set()
         self._count = 0
 
     def take(self, entries: QueueEntries) -> None:
@@ -107,7 +105,7 @@ class QueueOrder:
                 known.append(QueueRun(first, end, place, last, stop - begin))
                 self._count += 1
 
-    def take_queue_runs(self, queue: QueueName, queue_runs: Sequence[QueueRun]) -> None:
+    def take_queue_runs(self, queue: TypedQueueKey, queue_runs: Sequence[QueueRun]) -> None:
         """Take all of one queue at once, in log order."""
         self._queues[queue] = list(queue_runs[: max(0, STRETCHES_MAX - self._count)])
         self._count += len(self._queues[queue])
@@ -121,7 +119,7 @@ class QueueOrder:
         """Of runs between which nothing at all is damaged: the records that fill them, and the runs that none fills."""
         _, impossible, strays = self._broken(lambda behind, before: SURE if damaged_between(behind, before) else 0)
         misled = _misled(impossible, (), strays, damaged_between)
-        filled: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
+        filled: defaultdict[QueueKey, list[int]] = defaultdict(list)
         for record in misled:
             filled[record.topic, record.queue_id].append(record.queue_offset)
         empty = [run for run in impossible if not any(map(run.has, filled[run.queue[:2]]))]
@@ -130,9 +128,9 @@ class QueueOrder:
             *self._before_lone_records({record.physical_offset for record in misled}, damaged_between),
         ]
 
-    def repeated(self) -> dict[QueueName, list[QueueRun]]:
+    def repeated(self) -> dict[TypedQueueKey, list[QueueRun]]:
         """Once judged: the runs beside the chains, of each queue, that have queue offsets of one in the chain."""
-        runs_by_queue: dict[QueueName, list[QueueRun]] = {}
+        runs_by_queue: dict[TypedQueueKey, list[QueueRun]] = {}
         for queue, chain in self.chains.items():
             in_chain, claimed = set(map(id, chain)), [(run.first, run.end) for run in chain]
             beside = [run for run in self._queues[queue] if id(run) not in in_chain]
@@ -151,11 +149,11 @@ class QueueOrder:
 
     def _broken(
         self, damaged_between: DamagedBetween
-    ) -> tuple[list[MissingRun], list[MissingRun], list[tuple[int, int, QueueName]]]:
+    ) -> tuple[list[MissingRun], list[MissingRun], list[tuple[int, int, TypedQueueKey]]]:
         """The runs for which damage has room, in log order; those for which nothing has; strays, in log order."""
         missing: list[MissingRun] = []
         impossible: list[MissingRun] = []
-        strays: list[tuple[int, int, QueueName]] = []
+        strays: list[tuple[int, int, TypedQueueKey]] = []
         if self._count >= STRETCHES_MAX:
             return missing, impossible, strays
         for queue, queue_runs in self._queues.items():
@@ -175,7 +173,7 @@ class QueueOrder:
         return missing, impossible, sorted(strays)
 
     def _runs(
-        self, queue: QueueName, chain: Sequence[QueueRun], queue_runs: Sequence[QueueRun]
+        self, queue: TypedQueueKey, chain: Sequence[QueueRun], queue_runs: Sequence[QueueRun]
     ) -> Iterator[MissingRun]:
         is_further = queue in self._further
         in_order = sorted((each.first, each.end) for each in queue_runs) if len(chain) < len(queue_runs) else []
@@ -248,7 +246,7 @@ def _strays(
 def _misled(
     impossible: Sequence[MissingRun],
     explained: Sequence[MissingRun],
-    strays: Sequence[tuple[int, int, QueueName]],
+    strays: Sequence[tuple[int, int, TypedQueueKey]],
     damaged_between: DamagedBetween,
 ) -> list[MisplacedRecord]:
     """Strays that lie where a missing message was written, and whose heads are off by a little.
@@ -280,7 +278,7 @@ def _misled(
 
 
 def _fits(
-    run: MissingRun, place: int, queue_offset: int, queue: QueueName, damaged_between: DamagedBetween
+    run: MissingRun, place: int, queue_offset: int, queue: TypedQueueKey, damaged_between: DamagedBetween
 ) -> int | None:
     """The missing queue offset that a stray among the run's neighbours must have; None where that is none, or open."""
     if queue != run.queue:
@@ -292,7 +290,7 @@ def _fits(
     return run.first + run.length - 1 if in_front else run.first
 
 
-def _is_near(queue: QueueName, other: QueueName) -> bool:
+def _is_near(queue: TypedQueueKey, other: TypedQueueKey) -> bool:
     """Whether damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have."""
     if queue == other or queue[2] or len(queue[0]) != len(other[0]):
         return False

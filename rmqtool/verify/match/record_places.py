@@ -14,18 +14,16 @@ from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK
+from rmqtool.formats.queue_name import TypedQueueKey, queue_key, topic_bytes
 from rmqtool.formats.record_crc import record_crc_matches, stored_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.verify.match.log_chunk import RowsLookup
 from rmqtool.verify.match.queue_sequence import Neighbors, is_misplaced
-from rmqtool.verify.survey.context import QueueKey, VerifyContext
+from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.queue_map import QueueMap
 
 READS_MAX: Final = 10_000
 """Records outside a chunk that are looked at for damage; farther away than that all counts as damaged."""
-QueueName = tuple[QueueKey, bool]
-"""Topic and queue id, and whether it is a batch queue."""
 
 
 class _Beyond(NamedTuple):
@@ -50,7 +48,11 @@ class RecordPlaces:
     """
 
     def __init__(
-        self, context: VerifyContext, lookup: RowsLookup, expected: Mapping[QueueName, QueueEntries], files: OpenFiles
+        self,
+        context: VerifyContext,
+        lookup: RowsLookup,
+        expected: Mapping[TypedQueueKey, QueueEntries],
+        files: OpenFiles,
     ) -> None:
         self._context, self._lookup, self._expected = context, lookup, expected
         self._log = Log(context.store, context.rules, files)
@@ -66,7 +68,7 @@ class RecordPlaces:
             queue_offset: what the record says of this very queue; None where it names another one.
         """
         physical_offset = int(row["physical_offset"])
-        name = (topic_bytes(queue.topic), queue.queue_id), queue.is_batch
+        name = (*queue_key(queue.topic, queue.queue_id), queue.is_batch)
         claim = (place, place + 1)
         if queue.is_batch:
             claim = int(unit["base_queue_offset"]), int(unit["base_queue_offset"]) + int(unit["batch_size"])
@@ -77,7 +79,7 @@ class RecordPlaces:
         own = self._own(row) if queue_offset is None else name
         if own is None:  # a record that no queue takes, by its flags
             named = (topic_bytes(self._lookup.topic(row)), int(row["queue_id"]), int(row["queue_offset"]))
-            return named == (*name[0], claim[0]) and claimed.lack(*claim)
+            return named == (*name[:2], claim[0]) and claimed.lack(*claim)
         own_claim = self._said(own, physical_offset)
         if own != name and own_claim[0] != claim[0]:
             return False  # two fields would be wrong at once
@@ -91,17 +93,17 @@ class RecordPlaces:
             return False
         return own != name or claim > own_claim or not self._has_another_for(name, claim[0], row)
 
-    def _has_another_for(self, name: QueueName, queue_offset: int, row: Any) -> bool:
+    def _has_another_for(self, name: TypedQueueKey, queue_offset: int, row: Any) -> bool:
         """Whether a record in front of one has a head that is off by one field from a message its queue lacks.
 
         Then that head is wrong, and what follows in the queue is right.
         """
         rows = self._lookup.rows[: self._lookup.index_at(int(row["physical_offset"]))]
         good = self._sound[: len(rows)] & (rows["queue_offset"] == queue_offset)
-        (topic, queue_id), _ = name
+        topic, queue_id, _ = name
         for number in np.flatnonzero(good).tolist():
             other = rows[number]
-            other_topic, other_id = topic_bytes(self._lookup.topic(other)), int(other["queue_id"])
+            other_topic, other_id = queue_key(self._lookup.topic(other), int(other["queue_id"]))
             if (other_topic == topic) == (other_id == queue_id) or len(other_topic) != len(topic):
                 continue
             own, at = self._own(other), int(other["physical_offset"])
@@ -115,13 +117,13 @@ class RecordPlaces:
                 return True
         return False
 
-    def _own(self, row: Any) -> QueueName | None:
+    def _own(self, row: Any) -> TypedQueueKey | None:
         """The queue that a record names."""
-        key = topic_bytes(self._lookup.topic(row)), int(row["queue_id"])
-        names: Iterable[QueueName] = ((key, False), (key, True), *self._expected)
+        key = queue_key(self._lookup.topic(row), int(row["queue_id"]))
+        names: Iterable[TypedQueueKey] = ((*key, False), (*key, True), *self._expected)
         return next((name for name in names if self._entry(name, int(row["physical_offset"])) is not None), None)
 
-    def _entry(self, name: QueueName, physical_offset: int) -> int | None:
+    def _entry(self, name: TypedQueueKey, physical_offset: int) -> int | None:
         """Number of the entry that a record has in a queue as its own."""
         entries = self._expected.get(name)
         if entries is None:
@@ -130,13 +132,13 @@ class RecordPlaces:
         is_there = at < len(entries.physical_offsets) and entries.physical_offsets[at] == physical_offset
         return at if is_there else None
 
-    def _said(self, name: QueueName, physical_offset: int) -> tuple[int, int]:
+    def _said(self, name: TypedQueueKey, physical_offset: int) -> tuple[int, int]:
         """The queue offsets [first, end) that a record says."""
         entries, at = self._expected[name], self._entry(name, physical_offset)
         first = int(entries.queue_offsets[at])
         return first, first + (int(entries.batch_sizes[at]) if entries.is_batch else 1)
 
-    def _around(self, name: QueueName, physical_offset: int, places: Iterable[int]) -> Neighbors:
+    def _around(self, name: TypedQueueKey, physical_offset: int, places: Iterable[int]) -> Neighbors:
         """The neighbors of a record in a queue.
 
         Args:
@@ -165,7 +167,7 @@ class RecordPlaces:
             before = 0, 0
         return Neighbors(before and before[1], after and after[1], is_damaged)
 
-    def _beyond(self, name: QueueName, start: int, stop: int) -> _Beyond:
+    def _beyond(self, name: TypedQueueKey, start: int, stop: int) -> _Beyond:
         """What lies in a part of the log outside the chunk; it is not whole if it is too long to be read."""
         at, first, last = start, None, None
         while at < stop and self._reads_left > 0:
@@ -197,7 +199,9 @@ class RecordPlaces:
         head = self._log.read(place, 0, BLANK_SIZE_MIN) if place is not None else b""
         return head[4:8] == MAGIC_BLANK.to_bytes(4, "big", signed=True)
 
-    def _in_chunk(self, name: QueueName, physical_offset: int) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    def _in_chunk(
+        self, name: TypedQueueKey, physical_offset: int
+    ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """Physical offset of the record in front, with the queue offset after it; and of the next one, with its own."""
         entries = self._expected.get(name)
         if entries is None:
@@ -212,17 +216,17 @@ class RecordPlaces:
             after = int(starts[high]), int(firsts[high])
         return before, after
 
-    def _pointed_to(self, name: QueueName, places: Iterable[int]) -> Iterable[tuple[int, int, int]]:
+    def _pointed_to(self, name: TypedQueueKey, places: Iterable[int]) -> Iterable[tuple[int, int, int]]:
         """Physical offset and queue offsets [first, end) of records of a queue that its own units lead to."""
         for place in places:
             record = self._at_unit(name, place)
             if record is not None and _is_in(name, record):
                 yield record.place.physical_offset, record.queue_offset, record.queue_offset + 1
 
-    def _at_unit(self, name: QueueName, place: int) -> Record | None:
+    def _at_unit(self, name: TypedQueueKey, place: int) -> Record | None:
         """The record that a plain queue's unit points to."""
-        queue = self._context.queues.get(name[0])
-        if name[1] or queue is None or place < 0:
+        queue = self._context.queues.get(name[:2])
+        if name[2] or queue is None or place < 0:
             return None
         try:
             units = queue.read(self._context.open_file, place, place + 1)[1]
@@ -232,16 +236,18 @@ class RecordPlaces:
         is_record = record is not None and record.physical_offset == record.place.physical_offset
         return record if is_record else None
 
-    def _is_confirmed(self, own: QueueName, place: int, physical_offset: int, other: QueueName, claim: int) -> bool:
+    def _is_confirmed(
+        self, own: TypedQueueKey, place: int, physical_offset: int, other: TypedQueueKey, claim: int
+    ) -> bool:
         """Whether the unit in a record's own place points to it, or to the one that belongs where it is claimed."""
         record = self._at_unit(own, place)
         if record is None:
             return False
-        swapped = ((record.topic_raw, record.queue_id), record.queue_offset) == (other[0], claim)
+        swapped = (record.topic_raw, record.queue_id, record.queue_offset) == (*other[:2], claim)
         return record.place.physical_offset == physical_offset or swapped
 
 
-def _is_in(name: QueueName, record: Record) -> bool:
+def _is_in(name: TypedQueueKey, record: Record) -> bool:
     """Whether a plain queue takes a record; none takes one that was prepared or rolled back."""
     is_dispatched = not record.sys_flag & system_flag.TRANSACTION_PREPARED
-    return is_dispatched and ((record.topic_raw, record.queue_id), False) == name
+    return is_dispatched and (record.topic_raw, record.queue_id, False) == name

@@ -18,6 +18,7 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.reading.resurrected_tail import resurrected_tail
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
+from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.log import ScanOptions, is_known, reader_for, walk_split
@@ -34,7 +35,7 @@ from rmqtool.verify.match.log_chunk import LogChunk, RowsLookup
 from rmqtool.verify.match.queue_findings import QueueFindings
 from rmqtool.verify.match.queue_match import QueueMatch
 from rmqtool.verify.match.row_findings import batch_offset_findings, row_findings, time_findings
-from rmqtool.verify.survey.context import QueueKey, VerifyContext
+from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.result import SplitResult, append_keys, merge
 
 SECTOR_BYTES: Final = 512
@@ -183,13 +184,13 @@ def _compare_chunk(
 def _check_second(
     context: VerifyContext,
     lookup: RowsLookup,
-    expected: dict[tuple[QueueKey, bool], QueueEntries],
+    expected: dict[TypedQueueKey, QueueEntries],
     result: SplitResult,
     findings: QueueFindings,
 ) -> None:
     """Compare the database of a store that has its queues in files too."""
     queues = QueueMatch(context, lookup, findings)
-    queues.run({key: entries for key, entries in expected.items() if not key[1]})
+    queues.run({key: entries for key, entries in expected.items() if not key[2]})
     result.missing_in_second += queues.missing
 
 
@@ -201,9 +202,7 @@ def _agrees(context: VerifyContext, chunk: LogChunk, lookup: RowsLookup) -> bool
     return context.order.agrees(lookup.begin, lookup.end, messages, lookup.topics)
 
 
-def _note_placed(
-    expected: dict[tuple[QueueKey, bool], QueueEntries] | None, queues: QueueMatch, result: SplitResult
-) -> None:
+def _note_placed(expected: dict[TypedQueueKey, QueueEntries] | None, queues: QueueMatch, result: SplitResult) -> None:
     """Keep which queue offsets the chunk's messages have, if all have their units."""
     if expected is None or not queues.agrees:
         result.placed.spoil()

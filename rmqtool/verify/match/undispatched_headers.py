@@ -13,14 +13,14 @@ from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.topic_name import topic_bytes, topic_text
+from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, queue_key, topic_text
 from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import newest_start
 from rmqtool.verify.match.queue_match import name_of
-from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueName, QueueOrder, QueueRun
-from rmqtool.verify.survey.context import QueueKey, VerifyContext
+from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueOrder, QueueRun
+from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.result import Missing
 
 WRONG_UNITS: Final = frozenset(
@@ -49,7 +49,7 @@ class Doubts:
     def add(self, new_finding: Finding) -> None:
         """Keep the place of a finding about the log's bytes, or the queue of one about units."""
         if new_finding.id in WRONG_UNITS and new_finding.topic is not None and new_finding.queue_id is not None:
-            self.queues.add((topic_bytes(new_finding.topic), new_finding.queue_id))
+            self.queues.add(queue_key(new_finding.topic, new_finding.queue_id))
         if new_finding.id.startswith("commitlog.") and new_finding.physical_offset is not None:
             self._places.append(new_finding.physical_offset)
             self._ends.append(new_finding.physical_offset + max(1, new_finding.length or 0))
@@ -77,7 +77,7 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
         runs: the messages of the whole log that have no unit.
     """
     order = QueueOrder(begins_at_zero=bool(context.store.commitlog) and context.store.commitlog[0].start == 0)
-    by_queue: defaultdict[QueueName, list[QueueRun]] = defaultdict(list)
+    by_queue: defaultdict[TypedQueueKey, list[QueueRun]] = defaultdict(list)
     for topic, queue_id, is_batch, first, count, place, last_place in runs:
         if not is_batch and (topic, queue_id) not in doubts.queues:
             by_queue[topic, queue_id, False].append(QueueRun(first, first + count, place, last_place, count))
@@ -108,7 +108,7 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
             yield _missing_finding(context, run)
 
 
-def _dispatched(context: VerifyContext, name: QueueName) -> Iterator[QueueRun]:
+def _dispatched(context: VerifyContext, name: TypedQueueKey) -> Iterator[QueueRun]:
     """What the queue's units stand for."""
     queue = context.queues.get(name[:2])
     if queue is not None and queue.end > queue.first:
@@ -147,7 +147,7 @@ def _missing_finding(context: VerifyContext, run: MissingRun) -> Finding:
     )
 
 
-def _repeated_finding(context: VerifyContext, name: QueueName, runs: Sequence[QueueRun]) -> Finding:
+def _repeated_finding(context: VerifyContext, name: TypedQueueKey, runs: Sequence[QueueRun]) -> Finding:
     start = context.log_start(runs[0].place)
     return finding(
         "commitlog.queue-offset-repeated",

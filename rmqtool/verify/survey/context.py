@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import QueueKey, queue_key
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.source import ByteSource
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rmqtool.verify.survey.log_order import LogOrder
     from rmqtool.verify.survey.queue_map import QueueMap
 
-QueueKey = tuple[bytes, int]
 QueueEnd = Callable[[QueueKey], int | None]
 
 REGRESS_MARGIN_MS: Final = 1000
@@ -110,7 +109,7 @@ class VerifyContext:
         if self.order is None:
             plain = _into(self.queues, begin, end)
         else:
-            keys = ((topic_bytes(topic), queue_id) for topic, queue_id in self.order.queues_into(begin, end))
+            keys = (queue_key(*name) for name in self.order.queues_into(begin, end))
             plain = ((key, self.queues[key]) for key in keys)
         return chain(plain, _into(self.batch_queues, begin, end)) if self.batch_queues else plain
 

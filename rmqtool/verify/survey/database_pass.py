@@ -10,13 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, topic_text
 from rmqtool.formats.rocksdb.queue import UNIT
-from rmqtool.formats.topic_name import topic_bytes, topic_text
-from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, StoredEnds
+from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.context import QueueKey
 from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, UnitFile
 
 READ_ROWS: Final = 1 << 18
@@ -90,7 +89,7 @@ class DatabaseQueues(Mapping[QueueKey, QueueMap]):
         return self._map_of(name)
 
     def __iter__(self) -> Iterator[QueueKey]:
-        return ((topic_bytes(topic), queue_id) for topic, queue_id in sorted(self._database.names))
+        return (queue_key(*name) for name in sorted(self._database.names))
 
     def __len__(self) -> int:
         return len(self._database.names)

@@ -17,10 +17,9 @@ import msgspec
 import numpy as np
 
 from rmqtool.errors import WriteError
-from rmqtool.formats.topic_name import topic_bytes, topic_text
+from rmqtool.formats.queue_name import QueueKey, topic_bytes, topic_text
 from rmqtool.memory import memory_budget
 from rmqtool.store.source import reason
-from rmqtool.verify.survey.context import QueueKey
 from rmqtool.verify.survey.queue_map import RUN, Array, OffsetRuns, QueueMap, UnitFile
 
 MEMORY_MAX: Final = 1 << 60

@@ -16,9 +16,10 @@ from typing import IO, Any, Final
 import numpy as np
 
 from rmqtool.errors import WriteError
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.memory import memory_budget
 from rmqtool.scan.row_columns import RowColumns
-from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, QueueRows, StoredEnds, row_type
+from rmqtool.store.databases.queue_database import QueueDatabase, QueueRows, StoredEnds, row_type
 from rmqtool.store.source import reason
 from rmqtool.verify.survey.queue_map import Array
 

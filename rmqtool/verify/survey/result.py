@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rmqtool.engine.dispatch.placed_messages import PlacedMessages
+from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.verify.catalog.finding import Finding
 
 Missing = tuple[bytes, int, bool, int, int, int, int]
@@ -57,8 +58,8 @@ def merge(results: Iterable[SplitResult]) -> SplitResult:
     """All results as one, in the order of the log."""
     merged = SplitResult()
     ordered = sorted(results, key=lambda result: result.physical_offset)
-    last_runs: dict[tuple[bytes, int, bool], int] = {}
-    last_in_second: dict[tuple[bytes, int, bool], int] = {}
+    last_runs: dict[TypedQueueKey, int] = {}
+    last_in_second: dict[TypedQueueKey, int] = {}
     for result in ordered:
         merged.findings += result.findings
         for run in result.missing:
@@ -86,7 +87,7 @@ def merge(results: Iterable[SplitResult]) -> SplitResult:
     return merged
 
 
-def _append(runs: list[Missing], run: Missing, last_runs: dict[tuple[bytes, int, bool], int]) -> None:
+def _append(runs: list[Missing], run: Missing, last_runs: dict[TypedQueueKey, int]) -> None:
     """Add a run, or lengthen the queue's last one: however the log was cut, the runs are the same.
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rmqtool.errors import WriteError
-from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.formats.queue_name import topic_bytes
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.kept_maps import QueueMaps
 from rmqtool.verify.survey.queue_map import OffsetRuns, QueueMap, RunsBuilder, UnitFile

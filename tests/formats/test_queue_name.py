@@ -7,7 +7,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.formats.topic_name import topic_bytes, topic_text
+from rmqtool.formats.queue_name import topic_bytes, topic_text
 
 
 @given(st.binary())
