@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -32,7 +32,7 @@ from rmqtool.verify.files.config_files import config_findings, lost_configs, que
 from rmqtool.verify.files.controller import epochs_ahead
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.dledger import OF_ENTRIES
-from rmqtool.verify.files.index_files import read_index
+from rmqtool.verify.files.index_files import IndexFiles, read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
 from rmqtool.verify.files.pop import PopCheck
 from rmqtool.verify.files.reach import (
@@ -58,7 +58,6 @@ from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.context import Depth, VerifyContext, VerifyOptions
 from rmqtool.verify.survey.database_pass import DatabaseQueues, database_findings, log_end_findings
-from rmqtool.verify.survey.index_map import IndexMap
 from rmqtool.verify.survey.kept_maps import QueueMaps
 from rmqtool.verify.survey.log_order import LogOrder
 from rmqtool.verify.survey.queue_look import QueueLook
@@ -94,6 +93,16 @@ def verify_store(
     return _Verifier(store, rules, options, on_finding, on_progress, threads, runner or threads).run()
 
 
+@dataclass(frozen=True)
+class _Queues:
+    """Maps of a store's queues; `order` has their units by physical offset where they are in a database."""
+
+    plain: Mapping[QueueKey, QueueMap]
+    order: LogOrder | None = None
+    batch: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
+    dispatched: int = 0
+
+
 @dataclass
 class _Log:
     """The log as far as it was scanned."""
@@ -121,7 +130,6 @@ class _Verifier:
         self._threads, self._runner = threads, runner
         self._on_finding, self._on_progress = on_finding, on_progress
         self._account, self._summary, self._doubts = Account(), Summary(), Doubts()
-        self._is_index_known = True
         self._seen_files: list[object] = []
         self._begun = time.monotonic()
 
@@ -134,7 +142,9 @@ class _Verifier:
         for files in left_out_files(self.store, self._side_kinds):
             self._leave_out(files.path, files.kind, files.reason)
         configs = read_store_configs(self.store)
-        context = self._context(configs)
+        context = self._context(configs, self._check_queues(), self._check_index(), self._check_second_database())
+        if context.live_end is not None:
+            self._leave_out(_LOG, FileKind.COMMITLOG.value, "a broker is writing to the end of the log")
         newest = [newest_record(context)]
         if not self.store.has_dledger_log:  # whose files have findings of their own
             self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
@@ -155,10 +165,10 @@ class _Verifier:
         self._say(pop.findings(is_whole=whole is not None) if self._looks_beside else ())
         for files in (*side_database.left_out, *pop.left_out):
             self._leave_out(files.path, files.kind, files.reason)
-        unscanned = self._unscanned(log)
+        scanned = log.done_paths if log is not None else ()
         for segment in self.store.commitlog:
             account = self._account.file(segment.path, segment.size)
-            account.left_out += max(0, account.open_bytes) if segment.path in unscanned else 0
+            account.left_out += 0 if segment.path in scanned else max(0, account.open_bytes)
         self._account.settle()
         self._summary.checked_bytes = self._account.checked_bytes
         self._summary.left_out_bytes = sum(file_account.left_out for file_account in self._account.files.values())
@@ -197,41 +207,36 @@ class _Verifier:
             if self._on_finding is not None:
                 self._on_finding(known)
 
-    # Queues and index alone
-
-    def _context(self, configs: dict[str, ConfigFile]) -> VerifyContext:
+    def _context(
+        self, configs: dict[str, ConfigFile], queues: _Queues, index: IndexFiles, second: _Queues | None
+    ) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
-        database, second = self.store.queue_database, self._second_database
         batch = frozenset(map(topic_bytes, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
         unchecked = {topic_bytes(name) for name, config in known.items() if config.cleanup_policy == _COMPACTION}
-        minimum = self.store.commitlog[0].start if self.store.commitlog else 0
-        queues, order = (
-            self._database_queues(database, minimum) if database else (self._queue_maps(False, minimum), None)
-        )
-        batch_queues = self._queue_maps(True, minimum)
         context = VerifyContext(
             self.store,
             self.rules,
             self.options,
-            DispatchSettings(self.rules, batch_topics=frozenset() if database else batch),
-            queues,
-            batch_queues,
-            order,
-            index=self._index_maps(),
+            DispatchSettings(self.rules, batch_topics=frozenset() if self.store.queue_database else batch),
+            queues.plain,
+            queues.batch,
+            queues.order,
+            index=tuple(index.maps),
             unchecked_topics=frozenset(unchecked),
+            is_index_known=index.is_known,
         )
-        context = replace(context, is_index_known=self._is_index_known)
         newest, size = newest_record(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
-        if second is not None:
-            queues, order = self._database_queues(second, minimum)
-            end = second.dispatched or 0
-            of_second = replace(context, queues=queues, batch_queues={}, order=order, index=(), dispatched_end=end)
-            context = replace(context, second=of_second if second.failure is None else None)
         if self.options.broker_runs:
-            context = replace(context, live_end=newest + size if newest >= 0 else minimum)
-            self._leave_out(_LOG, FileKind.COMMITLOG.value, "a broker is writing to the end of the log")
-        return context
+            context = replace(context, live_end=newest + size if newest >= 0 else self._log_start)
+        if second is None:
+            return context
+        of_second = replace(context, queues=second.plain, order=second.order, dispatched_end=second.dispatched)
+        return replace(context, second=replace(of_second, batch_queues={}, index=()))
+
+    @property
+    def _log_start(self) -> int:
+        return self.store.commitlog[0].start if self.store.commitlog else 0
 
     def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
         """Behind the start of the last record that was dispatched, as far as queues and index show it."""
@@ -244,8 +249,15 @@ class _Verifier:
         indexed = (newest_start(file.entries, end)[1] for file in context.index)
         return max((newest, *indexed)) + 1
 
-    def _queue_maps(self, is_batch: bool, minimum: int) -> QueueMaps:
-        look = QueueLook(self.store, self._account, self.options.digest, minimum, is_batch=is_batch)
+    # Queues and index alone
+
+    def _check_queues(self) -> _Queues:
+        database = self.store.queue_database
+        queues = self._check_database(database) if database else _Queues(self._check_queue_files(is_batch=False))
+        return replace(queues, batch=self._check_queue_files(is_batch=True))
+
+    def _check_queue_files(self, *, is_batch: bool) -> QueueMaps:
+        look = QueueLook(self.store, self._account, self.options.digest, self._log_start, is_batch=is_batch)
         maps = QueueMaps()
         for seen in self._threads.map(look, look.queues):
             queue = seen.result
@@ -256,28 +268,30 @@ class _Verifier:
         self._seen_files += look.seen
         return maps
 
-    @property
-    def _second_database(self) -> QueueDatabase | None:
-        """The database of a store with queues in files too, where it is looked at."""
-        return self.store.second_database if self._looks_beside else None
+    def _check_second_database(self) -> _Queues | None:
+        """Check the database of a store with queues in files too; None without one that can be compared."""
+        second = self.store.second_database if self._looks_beside else None
+        queues = self._check_database(second) if second is not None else None
+        return queues if queues is not None and queues.order is not None else None
 
-    def _database_queues(
-        self, database: QueueDatabase, minimum: int
-    ) -> tuple[Mapping[QueueKey, QueueMap], LogOrder | None]:
-        self._say(database_findings(database, minimum))
+    def _check_database(self, database: QueueDatabase) -> _Queues:
+        self._say(database_findings(database, self._log_start))
         self._summary.unit_count += sum(units.unit_count for units in database.units.values())
         end = self.store.commitlog[-1].end if self.store.commitlog else 0
-        return (DatabaseQueues(database), LogOrder(database, minimum, end)) if database.failure is None else ({}, None)
+        if database.failure is not None:
+            return _Queues({})
+        order = LogOrder(database, self._log_start, end)
+        return _Queues(DatabaseQueues(database), order, dispatched=database.dispatched or 0)
 
-    def _index_maps(self) -> tuple[IndexMap, ...]:
+    def _check_index(self) -> IndexFiles:
+        """Check each index file alone."""
         index = read_index(self.store, self._account, self.options.digest)
         self._say(index.findings)
         self._seen_files += index.seen
         self._summary.entry_count += sum(file.count for file in index.maps)
-        self._is_index_known = index.is_known
         if not index.is_known:
             self._leave_out("index", FileKind.INDEX.value, "nothing shows the number of its hash slots")
-        return tuple(index.maps)
+        return index
 
     # The log
 
@@ -352,11 +366,6 @@ class _Verifier:
         numbers = list(range(options.slice_number - 1, count, options.slice_count))
         sample_size = max(1, round(len(numbers) * options.sample)) if numbers else 0
         return [numbers[at * len(numbers) // sample_size] for at in range(sample_size)]
-
-    def _unscanned(self, log: _Log | None) -> set[str]:
-        """Paths of the log's files that options, a budget or an earlier end of the run left out."""
-        done = log.done_paths if log is not None else frozenset()
-        return {segment.path for segment in self.store.commitlog} - done
 
     # What all splits together say
 
