@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -29,13 +28,14 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.source import FilePart
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import REBUILD_COMPACTION, Finding
+from rmqtool.verify.catalog.finding import REBUILD_COMPACTION
 from rmqtool.verify.files.compaction import compaction_findings
 from rmqtool.verify.survey.account import Account
 
@@ -45,16 +45,7 @@ _AGAIN: Final = "a broker compacts again from the first message"
 _KINDS: Final = (FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE, FileKind.COMPACTION_LEFTOVER)
 
 
-@dataclass(frozen=True)
-class CompactionRebuild:
-    """Steps, what the check found, and what a person should know beside them."""
-
-    steps: tuple[Step, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def plan_compaction(store: Store, rules: BrokerRules, staging: Path) -> CompactionRebuild:
+def plan_compaction(store: Store, rules: BrokerRules, staging: Path) -> PlannedRepair:
     """Check compacted topics, write the queues that are wrong into the staging directory, and find the steps.
 
     Raises:
@@ -67,9 +58,9 @@ def plan_compaction(store: Store, rules: BrokerRules, staging: Path) -> Compacti
     findings = tuple(compaction_findings(store, rules, Account()))
     wrong = sorted({_queue_of(finding.file) for finding in findings if finding.repair == REBUILD_COMPACTION})
     if not wrong:
-        return CompactionRebuild(findings=findings, notes=("compacted topics match the commit log",))
+        return PlannedRepair(findings=findings, notes=("compacted topics match the commit log",))
     notes = [f"{topic}/{queue_id}: {text}" for (topic, queue_id), text in _write(store, wrong, staging)]
-    return CompactionRebuild(tuple(_steps(store, wrong, staging)), findings, tuple(notes))
+    return PlannedRepair(tuple(_steps(store, wrong, staging)), tuple(notes), findings)
 
 
 def _queue_of(path: str) -> QueueName:

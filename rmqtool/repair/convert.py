@@ -7,7 +7,7 @@ the messages of these alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from rmqtool.repair.build.database_build import build_database
 from rmqtool.repair.build.plain_log import PlainLog, write_plain_log
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Create, Step, create_file, remove_file, replace_file
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log, require_sound_entries
 from rmqtool.repair.timer import plan_timer
@@ -34,6 +35,7 @@ from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.source import FilePart
+from rmqtool.verify.files.dledger import DLEDGER_KINDS
 from rmqtool.verify.files.timers import is_timer_checked
 
 
@@ -65,14 +67,6 @@ _WITH_OFFSETS: Final = {
 """What may hold physical offsets of the log, and is not built again."""
 
 
-@dataclass(frozen=True)
-class Conversion:
-    """Steps, and what a person should know beside them."""
-
-    steps: tuple[Step, ...]
-    notes: tuple[str, ...] = ()
-
-
 def plan_convert(
     store: Store,
     rules: BrokerRules,
@@ -80,7 +74,7 @@ def plan_convert(
     staging: Path,
     options: BuildOptions,
     on_progress: OnProgress | None = None,
-) -> Conversion:
+) -> PlannedRepair:
     """Build what a side lacks, and find the steps that leave the queues there only.
 
     Args:
@@ -118,7 +112,7 @@ def plan_convert(
         require_intact(replace(built, bad=database.bad))
         steps += database.steps(why)
         notes += database.notes
-    return Conversion(tuple(steps), tuple(notes) if steps else ())
+    return PlannedRepair(tuple(steps), tuple(notes) if steps else ())
 
 
 def _demand_possible(store: Store, rules: BrokerRules, side: QueueSide) -> None:
@@ -157,7 +151,7 @@ def plan_from_dledger(
     staging: Path,
     options: BuildOptions,
     on_progress: OnProgress | None = None,
-) -> Conversion:
+) -> PlannedRepair:
     """Write a plain log with the messages of a DLedger log, build what leads to it, and drop DLedger's files.
 
     Queue offsets stay, and so do the files of `config/`; physical offsets change.
@@ -205,7 +199,7 @@ def plan_from_dledger(
         timer = plan_timer(after, rules, staging, on_progress=on_progress)
         steps += timer.steps
         notes += timer.notes
-    return Conversion(tuple(steps), tuple(notes))
+    return PlannedRepair(tuple(steps), tuple(notes), looked_at=DLEDGER_KINDS)
 
 
 def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:

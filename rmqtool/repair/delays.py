@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.timers.delays import DelayLevel, delay_levels
-from rmqtool.repair.machine.steps import Step, create_file, replace_file
+from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.steps import create_file, replace_file
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config.config_json import DELAY_OFFSETS, ConfigState, delay_offsets
 from rmqtool.store.config.read_config import read_config
@@ -24,15 +24,7 @@ from rmqtool.store.source import Literal
 _WHY: Final = "each delay level continues at the first message that was not delivered"
 
 
-@dataclass(frozen=True)
-class DelayRebuild:
-    """Steps, and what a person should know beside them."""
-
-    steps: tuple[Step, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def plan_delays(store: Store, rules: BrokerRules, on_progress: OnProgress | None = None) -> DelayRebuild:
+def plan_delays(store: Store, rules: BrokerRules, on_progress: OnProgress | None = None) -> PlannedRepair:
     """Find what was delivered of each level; a step where the file says something else.
 
     Raises:
@@ -46,10 +38,10 @@ def plan_delays(store: Store, rules: BrokerRules, on_progress: OnProgress | None
     is_read = config.state is ConfigState.READ
     differs = delay_offsets(config) != offsets if is_read else any(offsets.values()) or _is_broken(config.state)
     if not differs:
-        return DelayRebuild(notes=("the offsets of the delay levels match the commit log",))
+        return PlannedRepair(notes=("the offsets of the delay levels match the commit log",))
     content = Literal(_text(config.value or {}, offsets))
     make = create_file if config.state is ConfigState.ABSENT else replace_file
-    return DelayRebuild((make(store.view, DELAY_OFFSETS, content, _WHY),), tuple(map(_note, levels)))
+    return PlannedRepair((make(store.view, DELAY_OFFSETS, content, _WHY),), tuple(map(_note, levels)))
 
 
 def _is_broken(state: ConfigState) -> bool:

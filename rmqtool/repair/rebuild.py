@@ -15,6 +15,7 @@ from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoi
 from rmqtool.repair.build.database_build import build_database
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuildResult
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.remaining import READ_AGAIN_MAX
 from rmqtool.scan.runner import OnProgress, Runner
@@ -54,21 +55,6 @@ class RebuildChoice:
         return self.topics is None or part == "queues"
 
 
-@dataclass(frozen=True)
-class Rebuild:
-    """Steps, and what a person should know beside them.
-
-    Attributes:
-        notes: sentences about what was left alone, or decided.
-        abort_stays: why `abort` is left; None where it is removed or not there.
-    """
-
-    steps: tuple[Step, ...]
-    built: BuildResult
-    notes: tuple[str, ...] = ()
-    abort_stays: str | None = None
-
-
 def plan_rebuild(
     store: Store,
     rules: BrokerRules,
@@ -77,7 +63,7 @@ def plan_rebuild(
     options: BuildOptions | None = None,
     on_progress: OnProgress | None = None,
     runner: Runner | None = None,
-) -> Rebuild:
+) -> PlannedRepair:
     """Build into the staging directory, and find the steps that bring it into the store.
 
     Args:
@@ -122,7 +108,7 @@ def plan_rebuild(
         stays = _hand_off(rules, choice, built, steps)
     elif store.has_abort:
         stays = ONLY_A_PART
-    return Rebuild(tuple(steps), built, tuple(notes), stays)
+    return PlannedRepair(tuple(steps), tuple(notes), abort_stays=stays)
 
 
 def require_log(store: Store) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.repair.build.log_window import window_of
 from rmqtool.repair.machine.plan import Remaining
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Store
@@ -32,23 +33,6 @@ FULL: Final = "recover --full"
 """The command that repairs what a bounded plan leaves out."""
 OWN: Final = ".rmqtool/"
 """Where the repair itself keeps its files, which are none of the store."""
-
-
-@dataclass(frozen=True)
-class PlannedStore:
-    """What a planner came to, as far as it decides what is left.
-
-    Attributes:
-        steps: of the plan.
-        before: what the planner's own check has found, if it made one.
-        begin: physical offset from which on it looked at the store; None where it looked at all of it.
-        abort_stays: why `abort` is left.
-    """
-
-    steps: Sequence[Step]
-    before: Sequence[Finding] = ()
-    begin: int | None = None
-    abort_stays: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +62,7 @@ def scope_of(store: Store, begin: int | None, read_again_max: int = READ_AGAIN_M
 def check_planned(
     after: Store,
     rules: BrokerRules,
-    planned: PlannedStore,
+    planned: PlannedRepair,
     *,
     threads: int = 1,
     read_again_max: int = READ_AGAIN_MAX,
@@ -98,7 +82,7 @@ def check_planned(
     verify_store(part, rules, options, findings.append)
     if depth is not Depth.FULL:
         findings += [
-            finding for finding in planned.before if _is_of_log(finding) and not _is_changed(finding, planned.steps)
+            finding for finding in planned.findings if _is_of_log(finding) and not _is_changed(finding, planned.steps)
         ]
     left = {
         (finding.id, finding.file, finding.file_position, finding.message): finding
@@ -120,7 +104,7 @@ def check_applied(
     """Check queues and index of a repaired store: a summary, and ids of what is wrong though the plan did not name it.
 
     Args:
-        begin: see `PlannedStore`.
+        begin: see `PlannedRepair`.
         digest: recalls what was seen of files that nobody has touched since.
     """
     part, _ = scope_of(store, begin)
@@ -149,11 +133,11 @@ def _is_changed(finding: Finding, steps: Sequence[Step]) -> bool:
     return False
 
 
-def _left(finding: Finding, planned: PlannedStore) -> Remaining:
+def _left(finding: Finding, planned: PlannedRepair) -> Remaining:
     """A finding that is left, with the reason and the command that answers it."""
     if finding.id == ABORT and planned.abort_stays is not None:
         return Remaining(finding, planned.abort_stays)
-    known = {(before.id, before.file) for before in planned.before}
+    known = {(before.id, before.file) for before in planned.findings}
     if planned.begin is not None and (finding.id, finding.file) not in known:
         why = f"the plan repairs nothing before physical offset {planned.begin}; {FULL} does"
         return Remaining(finding, why, FULL)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from rmqtool.engine.timers.timer_writer import CHECK_PATH, LOG_DIRECTORY, WHEEL_
 from rmqtool.engine.timers.waiting import waiting_messages
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.formats.timer import DEFAULT_LOG_FILE_SIZE
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config.config_json import TIMER_METRICS
@@ -27,7 +28,7 @@ from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import FilePart
-from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import Severity
 from rmqtool.verify.files.timers import is_timer_checked, timer_findings
 from rmqtool.verify.survey.account import Account
 
@@ -37,18 +38,9 @@ _LEFT_OVER: Final = "replaced by the rebuilt timer"
 _PAGE: Final = 4096
 
 
-@dataclass(frozen=True)
-class TimerRebuild:
-    """Steps, what the check found, and what a person should know beside them."""
-
-    steps: tuple[Step, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 def plan_timer(
     store: Store, rules: BrokerRules, staging: Path, now_ms: int | None = None, on_progress: OnProgress | None = None
-) -> TimerRebuild:
+) -> PlannedRepair:
     """Check the timer; where something is wrong, write it again into the staging directory and find the steps.
 
     Args:
@@ -76,7 +68,7 @@ def plan_timer(
     metrics = tuple(_metrics_steps(store)) if any(finding.file == TIMER_METRICS for finding in findings) else ()
     of_timer = [finding for finding in findings if finding.file != TIMER_METRICS]
     if all(finding.repair is None or finding.severity is Severity.NOTE for finding in of_timer):
-        return TimerRebuild(metrics, findings, ("the timer matches the commit log",))
+        return PlannedRepair(metrics, ("the timer matches the commit log",), findings)
     with open_reader(store, rules) as reader:
         queue, files = timer_queue(reader), timer_files(store)
         precision_ms = load_timer(files, reader, queue).precision_ms
@@ -93,7 +85,7 @@ def plan_timer(
         notes.append(f"units of the timer's queue without a readable message: {waiting.unreadable}")
     rows = (waiting.messages, waiting.newest, waiting.queue_end, precision_ms)
     digest = hashlib.sha256(repr(rows).encode()).hexdigest()
-    return TimerRebuild((*_steps(store, staging, f"sha256:{digest}"), *metrics), findings, tuple(notes))
+    return PlannedRepair((*_steps(store, staging, f"sha256:{digest}"), *metrics), tuple(notes), findings)
 
 
 def log_file_size(store: Store, inferred: int) -> int:

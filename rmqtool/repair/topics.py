@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -19,7 +18,8 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import REAL_TOPIC, SCHEDULE_TOPIC, SHARDING_KEY, TIMER_OUT_MS
 from rmqtool.formats.system_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
-from rmqtool.repair.machine.steps import Step, create_file, replace_file
+from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.steps import create_file, replace_file
 from rmqtool.store.config.config_json import (
     CONSUMER_OFFSETS,
     TOPICS,
@@ -45,15 +45,7 @@ _NORMAL: Final = "NORMAL"
 _OWN: Final = frozenset({SCHEDULE_TOPIC, "TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT"})
 
 
-@dataclass(frozen=True)
-class TopicsRebuild:
-    """Steps, and what a person should know beside them."""
-
-    steps: tuple[Step, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def plan_topics(store: Store, rules: BrokerRules) -> TopicsRebuild:
+def plan_topics(store: Store, rules: BrokerRules) -> PlannedRepair:
     """Find the topics that are missing; a step where there are some.
 
     Raises:
@@ -83,7 +75,7 @@ def plan_topics(store: Store, rules: BrokerRules) -> TopicsRebuild:
         if not reader.queues():
             raise UnsupportedError(f"{_NO_QUEUES}: run rmqtool recover first, then rebuild the topics")
     if not entries:
-        return TopicsRebuild(notes=(f"{config.read_path} has all topics that have queues",))
+        return PlannedRepair(notes=(f"{config.read_path} has all topics that have queues",))
     content = {
         **value,
         "dataVersion": next_version(value.get("dataVersion")),
@@ -93,7 +85,7 @@ def plan_topics(store: Store, rules: BrokerRules) -> TopicsRebuild:
     make = create_file if config.state is ConfigState.ABSENT else replace_file
     step = make(store.view, TOPICS, Literal(text.encode("utf-8", "surrogateescape")), _WHY)
     notes.append("correct a guess with mqadmin updateTopic or updateTopicPerm once the broker runs")
-    return TopicsRebuild((step,), tuple(notes))
+    return PlannedRepair((step,), tuple(notes))
 
 
 def _queues_by_topic(reader: Reader, known: Collection[str]) -> Iterator[tuple[str, list[int]]]:

@@ -13,8 +13,9 @@ from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import ABORT_NAME, Plan
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.store_paths import StorePaths
-from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
+from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -29,7 +30,7 @@ COMPACTED = "Settings"
 KEYS = 5
 
 
-def recover(path: Path, version: str, staging: Path, *, full: bool) -> Recovery:
+def recover(path: Path, version: str, staging: Path, *, full: bool) -> PlannedRepair:
     """Recover in place, as the command does."""
     places = StorePaths(path)
     staging.mkdir()

@@ -14,8 +14,9 @@ from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
-from rmqtool.repair.remaining import PlannedStore, check_planned
+from rmqtool.repair.remaining import check_planned
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool
@@ -119,7 +120,7 @@ def test_a_large_log_is_not_read_again(tmp_path: Path) -> None:
     real = view.open
     view.open = lambda path: opened.append(path) or real(path)  # type: ignore[func-returns-value, method-assign]
     after = survey(view, store.settings)
-    checked = check_planned(after, rules, PlannedStore(made.steps, made.findings), read_again_max=0)
+    checked = check_planned(after, rules, PlannedRepair(made.steps, findings=made.findings), read_again_max=0)
     assert [found.finding.id for found in checked.left] == ["commitlog.store-time-regress"]
     # Where the log ends is looked at in its last file.
     assert {path for path in opened if path.startswith("commitlog/")} <= {store.commitlog[-1].path}

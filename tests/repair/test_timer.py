@@ -25,7 +25,8 @@ from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.fixtures.samples import FIRST_TIME_MS, Samples
 from rmqtool.formats import properties as names
 from rmqtool.formats.timer import SLOT_COUNT
-from rmqtool.repair.timer import TimerRebuild, plan_timer
+from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.timer import plan_timer
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool
@@ -43,7 +44,7 @@ REPAIRED = [
 ]
 
 
-def planned(path: Path, staging: Path, settings: Settings | None = None, now_ms: int = NOW_MS) -> TimerRebuild:
+def planned(path: Path, staging: Path, settings: Settings | None = None, now_ms: int = NOW_MS) -> PlannedRepair:
     staging.mkdir(exist_ok=True)
     return plan_timer(survey(open_directory(path), settings), RULES, staging, now_ms)
 

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
+from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.errors import UsageError
 from rmqtool.repair.convert import QueueSide, plan_convert, plan_from_dledger
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
-from rmqtool.verify.files.dledger import DLEDGER_KINDS
 
 
 @repair_command
@@ -43,9 +43,7 @@ def convert(
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         if queues is None:
-            conversion = plan_from_dledger(store, repair.opened.rules, staging, repair.build_options, on_progress)
-            return PlannedRepair(conversion.steps, notes=conversion.notes, looked_at=DLEDGER_KINDS)
-        conversion = plan_convert(store, repair.opened.rules, queues, staging, repair.build_options, on_progress)
-        return PlannedRepair(conversion.steps, notes=conversion.notes)
+            return plan_from_dledger(store, repair.opened.rules, staging, repair.build_options, on_progress)
+        return plan_convert(store, repair.opened.rules, queues, staging, repair.build_options, on_progress)
 
     return plan

@@ -10,9 +10,10 @@ import typer
 
 from rmqtool.commands.options.option_values import pairs
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
+from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.dump.target import place_in_store
 from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.patch import PatchRequest, RangeCopy, plan_patch
 from rmqtool.store.directory import Store
 
@@ -86,7 +87,7 @@ def _plan(request: PatchRequest, store: Store, *_: object) -> PlannedRepair:
     planned = plan_patch(store, request)
     return PlannedRepair(
         planned.steps,
-        planned.loss,
+        loss=planned.loss,
         abort_stays=_ABORT_STAYS if store.has_abort else None,
         details=planned.as_json(request),
         is_chosen=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,14 +14,15 @@ from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
+from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, QUEUES
 from rmqtool.errors import UsageError
-from rmqtool.repair.compaction import CompactionRebuild, plan_compaction
-from rmqtool.repair.delays import DelayRebuild, plan_delays
+from rmqtool.repair.compaction import plan_compaction
+from rmqtool.repair.delays import plan_delays
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.rebuild import ONLY_A_PART, RebuildChoice, plan_rebuild, require_log
-from rmqtool.repair.timer import TimerRebuild, plan_timer
-from rmqtool.repair.topics import TopicsRebuild, plan_topics
+from rmqtool.repair.timer import plan_timer
+from rmqtool.repair.topics import plan_topics
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
@@ -73,16 +75,12 @@ def rebuild(
         options = repair.build_options
         staging = staging if master is None else staging.resolve()  # other processes write into it too
         with runner(master, conf, repair.messages) as splits:
-            planned_rebuild = plan_rebuild(store, repair.opened.rules, choice, staging, options, on_progress, splits)
+            planned = plan_rebuild(store, repair.opened.rules, choice, staging, options, on_progress, splits)
         for name in topic or ():
             if not any((staging / root / name).is_dir() for root in _ROOTS):  # the log has no message of it
                 for text in absent_topics([store], [glob.escape(name)]):
                     raise UsageError(f"--topic: {text}")
-        return PlannedRepair(
-            planned_rebuild.steps,
-            notes=planned_rebuild.notes,
-            abort_stays=planned_rebuild.abort_stays,
-        )
+        return planned
 
     return plan
 
@@ -90,7 +88,6 @@ def rebuild(
 def _plan_alone(repair: RepairRun, name: str, store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
     require_log(store)
     rules = repair.opened.rules
-    planned: TimerRebuild | DelayRebuild | TopicsRebuild | CompactionRebuild
     if name == "timer":
         planned = plan_timer(store, rules, staging, on_progress=on_progress)
     elif name == "topics":
@@ -99,8 +96,4 @@ def _plan_alone(repair: RepairRun, name: str, store: Store, staging: Path, on_pr
         planned = plan_compaction(store, rules, staging)
     else:
         planned = plan_delays(store, rules, on_progress)
-    return PlannedRepair(
-        planned.steps,
-        notes=planned.notes,
-        abort_stays=ONLY_A_PART if store.has_abort else None,
-    )
+    return replace(planned, abort_stays=ONLY_A_PART if store.has_abort else None)

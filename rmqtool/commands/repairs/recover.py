@@ -11,8 +11,9 @@ import typer
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.reading.forecast import forecast_options
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
+from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.errors import UsageError
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.repair.recover.side_state import with_side_state
 from rmqtool.scan.runner import OnProgress
@@ -74,17 +75,7 @@ def recover_planner(repair: RepairRun, options: RecoverOptions) -> Planner:
     )
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
-        planned_recovery = plan_recover(store, repair.opened.rules, staging, options, on_progress)
-        planned_recovery = with_side_state(store, repair.opened.rules, planned_recovery, staging, on_progress)
-        return PlannedRepair(
-            planned_recovery.steps,
-            planned_recovery.loss,
-            planned_recovery.notes,
-            planned_recovery.damage,
-            planned_recovery.abort_stays,
-            planned_recovery.begin,
-            findings=planned_recovery.findings,
-            left_out=planned_recovery.left_out,
-        )
+        planned = plan_recover(store, repair.opened.rules, staging, options, on_progress)
+        return with_side_state(store, repair.opened.rules, planned, staging, on_progress)
 
     return plan

@@ -35,7 +35,7 @@ from rmqtool.commands.repairs.plan_judgement import (
     step_to_apply,
 )
 from rmqtool.commands.repairs.repair_request import RepairRequest
-from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
+from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.rules.versions import NEWEST
@@ -48,11 +48,12 @@ from rmqtool.repair.machine.fingerprint import unchanged
 from rmqtool.repair.machine.journal_writer import copied_files
 from rmqtool.repair.machine.output import apply_to_copy
 from rmqtool.repair.machine.plan import Plan, demand_same, read_saved
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, settle
 from rmqtool.repair.plan_forecasts import PlanForecasts
-from rmqtool.repair.remaining import PlannedStore, check_applied, check_planned
+from rmqtool.repair.remaining import check_applied, check_planned
 from rmqtool.report.screens.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.acquire_lock import demand_free
@@ -326,10 +327,7 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
         if plan.steps and planned_repair.begin is None and memory_budget().limit is None:
             forecasts.look_now(None)
         if not planned_repair.damage:
-            planned = PlannedStore(
-                planned_repair.steps, planned_repair.findings, planned_repair.begin, planned_repair.abort_stays
-            )
-            checked = check_planned(after, opened.rules, planned, threads=thread_count(), digest=digest)
+            checked = check_planned(after, opened.rules, planned_repair, threads=thread_count(), digest=digest)
             plan = replace(plan, remaining=checked.left)
             planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
             if checked.begin is None:

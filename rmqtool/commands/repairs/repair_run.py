@@ -14,40 +14,12 @@ from rmqtool.commands.options.store import OpenedStore
 from rmqtool.commands.repairs.repair_request import RepairRequest
 from rmqtool.repair.build.delay_times import DelayTimes, delay_times
 from rmqtool.repair.build.request import BuildOptions
-from rmqtool.repair.machine.plan import Loss
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.session import Session
-from rmqtool.repair.machine.steps import Step
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
-from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verify.catalog.finding import Finding
-
-
-@dataclass(frozen=True)
-class PlannedRepair:
-    """What a planner came to; `begin` is the physical offset from which on it looked, None where it looked at all."""
-
-    steps: tuple[Step, ...]
-    loss: Loss = Loss()  # noqa: RUF009 - Loss is frozen
-    notes: tuple[str, ...] = ()
-    damage: tuple[Finding, ...] = ()
-    abort_stays: str | None = None
-    begin: int | None = None
-    left_out: tuple[str, ...] = ()
-    """Sentences about what lies before `begin`."""
-    looked_at: frozenset[FileKind] = frozenset()
-    """Kinds of files beside log, queues and index that were checked too."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """What only this command says of its plan, beside what every plan has."""
-    findings: tuple[Finding, ...] = ()
-    """What the planner's own check has found, if it made one."""
-    is_chosen: bool = False
-    """Whether a person chose each change, and may agree to one that leaves a broker worse off."""
-    keep: Callable[[Path], None] | None = None
-    """Saves what the plan takes away, in the given directory of the tool's own, right before it is carried out."""
-
 
 Planner = Callable[[Store, Path, OnProgress], PlannedRepair]
 """Makes a plan for a store; what is built lies in the given directory, which stays until the plan is applied."""

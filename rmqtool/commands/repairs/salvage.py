@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,10 @@ import typer
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import refuse_dash
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
+from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.commands.repairs.salvage_export import export_messages
 from rmqtool.errors import UsageError
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.repair.salvage.record_repair import RepairedRecord
 from rmqtool.repair.salvage.replica import Replica
@@ -90,18 +92,13 @@ def salvage_planner(repair: RepairRun, options: SalvageOptions, *, saves_lost: b
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         planned_salvage = plan_salvage(store, repair.opened.rules, staging, options, on_progress)
-        recovery = planned_salvage.recovery
-        return PlannedRepair(
-            planned_salvage.steps,
-            recovery.loss,
-            (*planned_salvage.notes, *recovery.notes),
-            recovery.damage,
-            recovery.abort_stays,
+        keep = partial(write_lost_found, planned_salvage.drafted_from, planned_salvage.outcome)
+        return replace(
+            planned_salvage.recovery,
+            steps=planned_salvage.steps,
+            notes=(*planned_salvage.notes, *planned_salvage.recovery.notes),
             details=outcome_json(planned_salvage.outcome),
-            findings=recovery.findings,
-            keep=partial(write_lost_found, planned_salvage.drafted_from, planned_salvage.outcome)
-            if saves_lost
-            else None,
+            keep=keep if saves_lost else None,
         )
 
     return plan

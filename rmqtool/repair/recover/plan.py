@@ -28,6 +28,7 @@ from rmqtool.repair.build.log_window import LogWindow
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.machine.plan import Loss, Plan
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file
 from rmqtool.repair.missing_log import unmounted_text
 from rmqtool.repair.rebuild import require_log
@@ -103,37 +104,13 @@ class RecoverOptions:
         return self.cut_at_damage or self.cut_at is not None
 
 
-@dataclass(frozen=True)
-class Recovery:
-    """Steps, and what a person should know beside them.
-
-    Attributes:
-        findings: all that the check found, notes too.
-        damage: what lies inside the log and is left.
-        loss: messages that are given up.
-        notes: sentences about what was left alone, or decided.
-        abort_stays: why `abort` is left; None where it is removed or not there.
-        begin: physical offset from which on the store was looked at; None where all of it was.
-        left_out: sentences about what lies before that.
-    """
-
-    steps: tuple[Step, ...]
-    findings: tuple[Finding, ...]
-    damage: tuple[Finding, ...] = ()
-    loss: Loss = field(default_factory=Loss)
-    notes: tuple[str, ...] = ()
-    abort_stays: str | None = None
-    begin: int | None = None
-    left_out: tuple[str, ...] = ()
-
-
 def plan_recover(
     store: Store,
     rules: BrokerRules,
     staging: Path,
     options: RecoverOptions | None = None,
     on_progress: OnProgress | None = None,
-) -> Recovery:
+) -> PlannedRepair:
     """Check the store, and find the steps that mend it.
 
     Args:
@@ -176,7 +153,7 @@ def _planned(
     options: RecoverOptions,
     shape: tuple[Step, ...],
     on_progress: OnProgress | None,
-) -> Recovery:
+) -> PlannedRepair:
     """The plan for what lies in a window.
 
     Raises:
@@ -229,20 +206,18 @@ class _Recover:
         self._notes: list[str] = []
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
-    def run(self) -> Recovery:
+    def run(self) -> PlannedRepair:
         damage = tuple(finding for finding in damage_in(self._wrong) if not self._options.tolerates(finding))
         if not self._store.commitlog:
             if self._store.files.get(FileKind.DLEDGER):
                 require_log(self._store)
             lost = tuple(finding for finding in self._wrong if finding.id == "commitlog.missing-file")
             notes = (unmounted_text(self._store, 0),) if lost else ()
-            return Recovery(() if lost else tuple(self._steps), self._findings, lost, notes=notes)
+            return PlannedRepair(() if lost else tuple(self._steps), notes, self._findings, lost)
         if (cut_at := self._options.cut_at) is not None:
             damage = tuple(finding for finding in damage if (finding.physical_offset or 0) < cut_at)
         if damage and not self._options.cut_at_damage:
-            return Recovery(
-                (), self._findings, damage, notes=tuple(self._notes), abort_stays=self._why_abort_stays(damage)
-            )
+            return PlannedRepair((), (), self._findings, damage, abort_stays=self._why_abort_stays(damage))
         log_end, loss = self._log_end(damage)
         self._mend_log(log_end, damage)
         self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets)
@@ -251,10 +226,10 @@ class _Recover:
         misplaced = () if self._options.cuts else self._misplaced(built)
         if misplaced:
             stays = self._why_abort_stays(misplaced)
-            return Recovery((), self._findings, misplaced, abort_stays=stays)
+            return PlannedRepair((), (), self._findings, misplaced, abort_stays=stays)
         self._steps += list(self._zero_index_files())
         self._hand_off(built)
-        return Recovery(tuple(self._steps), self._findings, (), loss, tuple(self._notes), self._stays)
+        return PlannedRepair(tuple(self._steps), tuple(self._notes), self._findings, loss=loss, abort_stays=self._stays)
 
     def _log_end(self, damage: tuple[Finding, ...]) -> tuple[int | None, Loss]:
         """Where the log has to be cut, if anywhere, and what is given up by it."""

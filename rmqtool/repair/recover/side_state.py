@@ -5,7 +5,9 @@ They are planned for the store as the other steps leave it: only complete queues
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -14,9 +16,9 @@ from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.repair.compaction import plan_compaction
 from rmqtool.repair.delays import plan_delays
 from rmqtool.repair.machine.plan import ABORT_NAME, Plan
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.recover.log_steps import over_store
-from rmqtool.repair.recover.plan import Recovery
 from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config.config_json import DELAY_OFFSETS
@@ -28,10 +30,13 @@ from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.timers import timer_findings
 from rmqtool.verify.survey.account import Account
 
+_Part = tuple[Callable[[Store, BrokerRules], bool], Callable[[Path], PlannedRepair]]
+"""Whether something is wrong with it, and what plans its repair in a directory for what is built."""
+
 
 def with_side_state(
-    store: Store, rules: BrokerRules, recovery: Recovery, staging: Path, on_progress: OnProgress | None = None
-) -> Recovery:
+    store: Store, rules: BrokerRules, recovery: PlannedRepair, staging: Path, on_progress: OnProgress | None = None
+) -> PlannedRepair:
     """A recovery with the steps for timer, delay levels and compacted topics, where a check of them has findings.
 
     Args:
@@ -46,11 +51,12 @@ def with_side_state(
     view = Plan("recover", "", rules.version, earlier).view_over(store.view)
     after = survey(view, store.settings) if earlier else store
     steps, notes = list[Step](), list[str]()
-    for is_wrong, plan in (
-        (_is_timer_wrong, lambda folder: plan_timer(after, rules, folder, on_progress=on_progress)),
-        (_are_delays_wrong, lambda _: plan_delays(after, rules, on_progress)),
-        (_are_compacted_topics_wrong, lambda folder: plan_compaction(after, rules, folder)),
-    ):
+    parts: list[_Part] = [
+        (_is_timer_wrong, partial(plan_timer, after, rules, on_progress=on_progress)),
+        (_are_delays_wrong, lambda _folder: plan_delays(after, rules, on_progress)),
+        (_are_compacted_topics_wrong, partial(plan_compaction, after, rules)),
+    ]
+    for is_wrong, plan in parts:
         try:
             if is_wrong(after, rules):
                 folder = staging / is_wrong.__name__

@@ -23,9 +23,10 @@ from rmqtool.errors import WriteError
 from rmqtool.formats.queue_name import topic_text
 from rmqtool.repair.build.builder import dispatch_settings
 from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.recover.log_steps import damage_in, is_misnamed, shape_steps
-from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
+from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.repair.salvage.damage_context import DamageContext, Neighbor, scan_context
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange, damaged_ranges, is_too_far
 from rmqtool.repair.salvage.draft import LogDraft
@@ -85,7 +86,7 @@ class Salvage:
     """
 
     steps: tuple[Step, ...]
-    recovery: Recovery
+    recovery: PlannedRepair
     outcome: SalvageResult
     notes: tuple[str, ...]
     drafted_from: Store

@@ -11,8 +11,9 @@ from _pytest.mark import ParameterSet
 
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.build.log_window import window_of
+from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Create, Remove, Replace, WriteRange
-from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
+from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
@@ -65,7 +66,7 @@ def _edited() -> list[ParameterSet]:
     ]
 
 
-def _recovered(place: Path | Store, name: str, staging: Path, **options: bool) -> Recovery:
+def _recovered(place: Path | Store, name: str, staging: Path, **options: bool) -> PlannedRepair:
     staging.mkdir()
     store = store_of(place, name) if isinstance(place, Path) else place
     return plan_recover(store, rules_of(name), staging, RecoverOptions(options_of(name), **options))

@@ -14,7 +14,8 @@ from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.repair.build.log_window import window_of
 from rmqtool.repair.machine.plan import ABORT_NAME, Plan
-from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
+from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import open_directory
 from tests.repair.golden_repairs import derived_differences
@@ -81,7 +82,7 @@ def store_of(path: Path) -> Store:
     return survey(open_directory(path), SETTINGS)
 
 
-def recovered(path: Path, version: str, staging: Path, *, full: bool = False) -> tuple[Recovery, Store]:
+def recovered(path: Path, version: str, staging: Path, *, full: bool = False) -> tuple[PlannedRepair, Store]:
     """The plan, and the store as it leaves it."""
     staging.mkdir()
     store = store_of(path)

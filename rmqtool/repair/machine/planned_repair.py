@@ -1,0 +1,44 @@
+"""What a planner comes to: the steps of a repair, and what a person should know beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rmqtool.repair.machine.plan import Loss
+from rmqtool.repair.machine.steps import Step
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.verify.catalog.finding import Finding
+
+
+@dataclass(frozen=True)
+class PlannedRepair:
+    """Steps, and what a person should know beside them.
+
+    Attributes:
+        notes: sentences about what was left alone, or decided.
+        findings: all that the planner's own check found, notes too, if it made one.
+        damage: what keeps the plan from changing anything.
+        abort_stays: why `abort` is left; None where it is removed or not there.
+        begin: physical offset from which on the store was looked at; None where all of it was.
+        left_out: sentences about what lies before that.
+        looked_at: kinds of files beside log, queues and index that were checked too.
+        details: what only this command says of its plan, beside what every plan has.
+        is_chosen: whether a person chose each change, and may agree to one that leaves a broker worse off.
+        keep: saves what the plan takes away, in the given directory of the tool's own, right before it is carried out.
+    """
+
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    damage: tuple[Finding, ...] = ()
+    loss: Loss = Loss()  # noqa: RUF009 - Loss is frozen
+    abort_stays: str | None = None
+    begin: int | None = None
+    left_out: tuple[str, ...] = ()
+    looked_at: frozenset[FileKind] = frozenset()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    is_chosen: bool = False
+    keep: Callable[[Path], None] | None = None
