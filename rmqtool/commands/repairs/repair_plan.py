@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.memory import memory_budget
-from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.apply import Applied, apply_plan
 from rmqtool.repair.machine.early_sync import synced_meanwhile
 from rmqtool.repair.machine.fingerprint import unchanged
 from rmqtool.repair.machine.journal_writer import copied_files
@@ -65,6 +65,61 @@ from rmqtool.verdict.presence import denied_files, reader_command
 from rmqtool.verdict.verdict import NAMED_MAX, StoreVerdict
 
 UNREADABLE: Final = "commitlog.unreadable-range"
+
+
+@dataclass(frozen=True)
+class _PlannedRun:
+    """A run whose store has the sizes that a person gave, with its plan and what the planner came to."""
+
+    run: RepairRun
+    plan: Plan
+    repair: PlannedRepair
+
+    def as_json(self, *, applied: bool = False) -> dict[str, Any]:
+        """The plan with its verdict and the next step.
+
+        Args:
+            applied: whether it has been carried out.
+        """
+        run, plan, damage = self.run, self.plan, self.repair.damage
+        line, store, flags, copy = run.line, str(run.request.store), run.flags, run.request.copy
+        if copy is not None and applied:
+            line, store = replace(line, store=shlex.quote(str(copy)), is_local=True), str(copy)
+        elif copy is not None and flags is not None:
+            flags = f"{flags} --output {shlex.quote(str(copy))}".lstrip()
+        left_out = left_out_files(run.opened.store, self.repair.begin, self.repair.looked_at)
+        assessment = plan_assessment(plan, damage, left_out, run.opened, line, applied=applied)
+        if damage or applied or not plan.steps:
+            own = plan.command if flags is None else f"{plan.command} {flags}".rstrip()
+            step = step_after_plan(plan, damage, assessment, line, store, own)
+        else:
+            step = step_to_apply(plan, assessment, line, flags)
+        rows = [finding.as_json() for finding in damage]
+        return {**plan.to_json(), "damage": rows, **ending(assessment, step), **self.repair.details}
+
+    def show(self, plan_json: dict[str, Any]) -> None:
+        request = self.run.request
+        if request.output is OutputFormat.TABLE:
+            terminal = screen()
+            lines = plan_lines(
+                plan_json,
+                str(request.store),
+                self.run.opened.chosen,
+                terminal.width,
+                colour=terminal.colour,
+                all_rows=terminal.shows_all,
+            )
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+            sys.stdout.flush()
+        else:
+            sys.stdout.write(json_text(plan_json, indent=2 if request.output is OutputFormat.JSON else None) + "\n")
+
+    def exit_code(self, plan_json: dict[str, Any], *, to_do: bool) -> int:
+        if any(finding.id == UNREADABLE for finding in self.repair.damage):
+            return ExitCode.FAILED
+        is_bad = plan_json["verdict"] != StoreVerdict.OK
+        is_left = to_do or self.repair.damage or self.plan.remaining or is_bad
+        return ExitCode.FINDINGS if is_left else ExitCode.OK
 
 
 def opened_for_repair(
@@ -130,70 +185,48 @@ def places_of(request: RepairRequest, store: Store) -> StorePaths:
     return StorePaths(request.store, store.settings.commitlog_directories or folders, request.undo_dir)
 
 
-def carry_out(repair: RepairRun, planner: Planner) -> None:
+def carry_out(run: RepairRun, planner: Planner) -> None:
     """Plan, show, ask and apply. Ends with the exit code of the contract.
 
     Raises:
         RefusedError: consent is missing, or the store or the saved plan is another one.
         RmqtoolError: something fails; see `apply_plan`.
     """
-    request, opened, messages = repair.request, repair.opened, repair.messages
-    session = repair.session
+    request, session = run.request, run.session
     if request.apply is not None:
         read_saved(request.apply)  # before hours of planning
-    places = places_of(request, opened.store) if session is None else session.places
+    places = places_of(request, run.opened.store) if session is None else session.places
     with _staging(session) as staging:
         may_ask = not request.is_agreed and sys.stdin.isatty()
-        opened, plan, planned_repair = _planned(repair, planner, places, staging, may_ask=may_ask)
+        planned = _planned(run, planner, places, staging, may_ask=may_ask)
         if request.save is not None:
-            _save(request.save, {**plan.to_json(), "options": dict(repair.options)})
-        if (
-            (plan.is_empty and request.copy is None)
-            or request.dry_run
-            or request.save is not None
-            or planned_repair.damage
-        ):
-            plan_json = _plan_json(repair, plan, planned_repair)
-            _show(request, plan_json, opened)
-            raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=bool(plan.steps)))
-        _agree(replace(repair, opened=opened), plan, planned_repair)
+            _save(request.save, {**planned.plan.to_json(), "options": dict(run.options)})
+        is_idle = planned.plan.is_empty and request.copy is None
+        if is_idle or request.dry_run or request.save is not None or planned.repair.damage:
+            plan_json = planned.as_json()
+            planned.show(plan_json)
+            raise typer.Exit(planned.exit_code(plan_json, to_do=bool(planned.plan.steps)))
+        _agree(planned)
         if request.copy is not None:
-            plan_json = _plan_json(repair, plan, planned_repair, applied=True)
-            _repair_copy(repair, plan, planned_repair, plan_json, places)
-            raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=False))
+            raise typer.Exit(_repair_copy(planned, request.copy, places))
         assert session is not None, "a plan is carried out under the store's lock"
-        if planned_repair.keep is not None:
-            session.keep(planned_repair.keep, staging)
+        if planned.repair.keep is not None:
+            session.keep(planned.repair.keep, staging)
         # Said where the error itself does not: only what was rolled back is called so.
-        messages.interrupted = f"rmqtool undo {request.store} --list shows whether the repair was made"
-        with messages.progress(f"{request.command}: repair"):
-            applied = apply_plan(plan, places, session=session)
-    messages.interrupted = f"the repair was made; rmqtool undo {request.store} rolls it back"
-    store = survey(opened.store.view, opened.store.settings, opened.store)
-    if repair.digest is not None:
-        repair.digest.know_again(applied.read_back)
-    with messages.progress(f"{request.command}: check of the repaired store"):
-        checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining, repair.digest)
-    if surprises:
-        messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
-    plan_json = _plan_json(replace(repair, opened=replace(opened, store=store)), plan, planned_repair, applied=True)
-    if request.output is OutputFormat.TABLE:
-        sys.stdout.write(
-            f"\nDone. rmqtool undo {request.store} rolls the repair back; the old files are in {applied.undo}\n"
-        )
-    else:
-        _show(request, {**plan_json, **applied.to_json(checked)}, opened)
-    raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=bool(surprises)))
+        run.messages.interrupted = f"rmqtool undo {request.store} --list shows whether the repair was made"
+        with run.messages.progress(f"{request.command}: repair"):
+            applied = apply_plan(planned.plan, places, session=session)
+    raise typer.Exit(_check_applied(planned, applied))
 
 
-def preview(repair: RepairRun, planner: Planner) -> dict[str, Any]:
+def preview(run: RepairRun, planner: Planner) -> dict[str, Any]:
     """The plan as --dry-run writes it in JSON; nothing is shown, nobody is asked, and the store is only read.
 
     Raises:
         RefusedError: somebody else uses the store, an earlier repair is unfinished, or nothing tells its version.
         RmqtoolError: no plan can be made.
     """
-    request, opened = repair.request, repair.opened
+    request, opened = run.request, run.opened
     places = places_of(request, opened.store)
     if denied := denied_files(opened.store):
         raise UnreadableError("; ".join(denied[:NAMED_MAX]))
@@ -201,8 +234,7 @@ def preview(repair: RepairRun, planner: Planner) -> dict[str, Any]:
     _demand_settled(request, places)
     _demand_version(request, opened)
     with _staging(None) as staging:
-        opened, plan, planned_repair = _planned(repair, planner, places, staging, may_ask=False)
-        return _plan_json(replace(repair, opened=opened), plan, planned_repair)
+        return _planned(run, planner, places, staging, may_ask=False).as_json()
 
 
 def _demand_settled(request: RepairRequest, places: StorePaths) -> None:
@@ -217,14 +249,11 @@ def _demand_version(request: RepairRequest, opened: OpenedStore) -> None:
         )
 
 
-def _planned(
-    repair: RepairRun, planner: Planner, places: StorePaths, staging: Path, *, may_ask: bool
-) -> tuple[OpenedStore, Plan, PlannedRepair]:
-    """The store with the sizes that a person gave, and the plan for it with what it leads to."""
-    opened, messages, command = repair.opened, repair.messages, repair.request.command
+def _planned(run: RepairRun, planner: Planner, places: StorePaths, staging: Path, *, may_ask: bool) -> _PlannedRun:
+    messages, command, opened = run.messages, run.request.command, run.opened
     with unchanged(places) as before:
         with messages.progress(command) as progress:
-            store, planned_repair = plan_with_sizes(
+            store, repair = plan_with_sizes(
                 # A broker may have come since it was opened.
                 survey(opened.store.view, opened.store.settings, opened.store),
                 lambda store, directory: planner(store, directory, progress.show),
@@ -232,65 +261,79 @@ def _planned(
                 messages,
                 may_ask=may_ask,
             )
-        opened = replace(opened, store=store)
-        in_place = planned_repair.steps if repair.session is not None else ()
+        in_place = repair.steps if run.session is not None else ()
         with messages.progress(f"{command}: check of the plan"), synced_meanwhile(in_place):
-            plan, planned_repair = _plan(replace(repair, opened=opened), planned_repair, before)
-    return opened, plan, planned_repair
+            return _with_outlook(run.with_store(store), repair, before)
 
 
-def _agree(repair: RepairRun, plan: Plan, planned_repair: PlannedRepair) -> None:
+def _agree(planned: _PlannedRun) -> None:
     """Show the plan and ask; a program is shown one that is refused.
 
     Raises:
         RefusedError: consent is missing, or a saved plan is another one.
     """
-    request, opened = repair.request, repair.opened
-    plan_json = _plan_json(repair, plan, planned_repair)
+    request, plan, plan_json = planned.run.request, planned.plan, planned.as_json()
     if request.output is OutputFormat.TABLE:
-        _show_first(request, plan_json, opened)
+        _show_first(planned, plan_json)
     try:
         if request.apply is not None:
             demand_same(plan, read_saved(request.apply))
-        _demand_harmless(plan, planned_repair, request)
+        _demand_harmless(plan, planned.repair, request)
         demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
     except RefusedError as error:
         if request.output is not OutputFormat.TABLE:
-            _show(request, {**plan_json, "applied": False, "refused": str(error)}, opened)
+            planned.show({**plan_json, "applied": False, "refused": str(error)})
         raise
 
 
-def _demand_harmless(plan: Plan, planned_repair: PlannedRepair, request: RepairRequest) -> None:
+def _demand_harmless(plan: Plan, repair: PlannedRepair, request: RepairRequest) -> None:
     """Refuse a plan that leaves the broker worse off, unless a person chose the change and agrees to that."""
-    if planned_repair.is_chosen and request.accept_loss:
+    if repair.is_chosen and request.accept_loss:
         return
     try:
         plan.demand_harmless()
     except RefusedError as error:
-        if planned_repair.is_chosen:
+        if repair.is_chosen:
             raise RefusedError(f"{error}; pass --accept-loss to apply it all the same") from error
         raise
 
 
-def _repair_copy(
-    repair: RepairRun,
-    plan: Plan,
-    planned_repair: PlannedRepair,
-    plan_json: dict[str, Any],
-    places: StorePaths,
-) -> None:
-    request, opened, messages = repair.request, repair.opened, repair.messages
-    assert request.copy is not None
-    messages.interrupted = f"the store was not changed; {request.copy} may be incomplete"
-    with messages.progress(f"{request.command}: copy") as progress:
-        copied = apply_to_copy(plan, places, request.copy, on_progress=progress.show)
-    if planned_repair.keep is not None:
+def _repair_copy(planned: _PlannedRun, copy: Path, places: StorePaths) -> int:
+    """Write the repaired copy, and say so; the exit code."""
+    run, plan_json = planned.run, planned.as_json(applied=True)
+    run.messages.interrupted = f"the store was not changed; {copy} may be incomplete"
+    with run.messages.progress(f"{run.request.command}: copy") as progress:
+        copied = apply_to_copy(planned.plan, places, copy, on_progress=progress.show)
+    if planned.repair.keep is not None:
         with Session(copied) as session, session.staging() as staging:
-            session.keep(planned_repair.keep, staging)
-    if request.output is OutputFormat.TABLE:
-        sys.stdout.write(f"\nDone. The repaired copy is {request.copy}; the store is unchanged.\n")
+            session.keep(planned.repair.keep, staging)
+    if run.request.output is OutputFormat.TABLE:
+        sys.stdout.write(f"\nDone. The repaired copy is {copy}; the store is unchanged.\n")
     else:
-        _show(request, {**plan_json, "applied": True, "output": str(request.copy)}, opened)
+        planned.show({**plan_json, "applied": True, "output": str(copy)})
+    return planned.exit_code(plan_json, to_do=False)
+
+
+def _check_applied(planned: _PlannedRun, applied: Applied) -> int:
+    """Check the repaired store, and say what was done; the exit code."""
+    request, messages, digest = planned.run.request, planned.run.messages, planned.run.digest
+    messages.interrupted = f"the repair was made; rmqtool undo {request.store} rolls it back"
+    opened = planned.run.opened
+    store = survey(opened.store.view, opened.store.settings, opened.store)
+    if digest is not None:
+        digest.know_again(applied.read_back)
+    with messages.progress(f"{request.command}: check of the repaired store"):
+        checked, surprises = check_applied(store, opened.rules, planned.repair.begin, planned.plan.remaining, digest)
+    if surprises:
+        messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
+    plan_json = replace(planned, run=planned.run.with_store(store)).as_json(applied=True)
+    if request.output is OutputFormat.TABLE:
+        sys.stdout.write(
+            f"\nDone. rmqtool undo {request.store} rolls the repair back; the old files are in {applied.undo}\n"
+        )
+    else:
+        planned.show({**plan_json, **applied.to_json(checked)})
+    return planned.exit_code(plan_json, to_do=bool(surprises))
 
 
 @contextmanager
@@ -304,82 +347,50 @@ def _staging(session: Session | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tuple[Plan, PlannedRepair]:
+def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> _PlannedRun:
     """The plan with what it leaves and leads to, and the planned repair with what was looked at in the end."""
-    request, opened, digest = repair.request, repair.opened, repair.digest
+    request, opened, digest = run.request, run.opened, run.digest
     places = places_of(request, opened.store)
-    copied = copied_files(planned_repair.steps, places) if request.copy is None else {}
     plan = Plan(
         request.command,
         before,
         opened.rules.version,
-        planned_repair.steps,
-        planned_repair.loss,
-        abort_stays=planned_repair.abort_stays,
-        copied_files=copied,
+        repair.steps,
+        repair.loss,
+        abort_stays=repair.abort_stays,
+        copied_files=copied_files(repair.steps, places) if request.copy is None else {},
     )
     plan.check(places.log_directories)
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings, opened.store) if plan.steps else opened.store
     options = replace(forecast_options(opened.conf), digest=digest)
-    with PlanForecasts(opened.store, after, opened.rules, options, repair.messages.note) as forecasts:
+    with PlanForecasts(opened.store, after, opened.rules, options, run.messages.note) as forecasts:
         # The forecast of the store as it is needs nothing of the check: where memory has no limit, both go on at once.
-        if plan.steps and planned_repair.begin is None and memory_budget().limit is None:
+        if plan.steps and repair.begin is None and memory_budget().limit is None:
             forecasts.look_now(None)
-        if not planned_repair.damage:
-            checked = check_planned(after, opened.rules, planned_repair, threads=thread_count(), digest=digest)
+        if not repair.damage:
+            checked = check_planned(after, opened.rules, repair, threads=thread_count(), digest=digest)
             plan = replace(plan, remaining=checked.left)
-            planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
+            repair = replace(repair, looked_at=repair.looked_at | checked.looked_at)
             if checked.begin is None:
-                planned_repair = replace(planned_repair, begin=None, left_out=())
-        of_delays = repair.delays.notes(plan.steps)
+                repair = replace(repair, begin=None, left_out=())
+        of_delays = run.delays.notes(plan.steps)
         of_settings = [unread.reason for unread in unsimulated_settings(opened.conf, after)]
-        plan = replace(plan, not_looked_at=(*planned_repair.notes, *of_delays, *planned_repair.left_out, *of_settings))
-        if plan.is_empty and not planned_repair.damage:
-            return plan, planned_repair
-        return forecasts.completed(plan, planned_repair.begin), planned_repair
+        plan = replace(plan, not_looked_at=(*repair.notes, *of_delays, *repair.left_out, *of_settings))
+        if not plan.is_empty or repair.damage:
+            plan = forecasts.completed(plan, repair.begin)
+    return _PlannedRun(run, plan, repair)
 
 
-def _plan_json(
-    repair: RepairRun, plan: Plan, planned_repair: PlannedRepair, *, applied: bool = False
-) -> dict[str, Any]:
-    damage, line, store = planned_repair.damage, repair.line, str(repair.request.store)
-    flags, copy = repair.flags, repair.request.copy
-    if copy is not None and applied:
-        line, store = replace(line, store=shlex.quote(str(copy)), is_local=True), str(copy)
-    elif copy is not None and flags is not None:
-        flags = f"{flags} --output {shlex.quote(str(copy))}".lstrip()
-    left_out = left_out_files(repair.opened.store, planned_repair.begin, planned_repair.looked_at)
-    assessment = plan_assessment(plan, damage, left_out, repair.opened, line, applied=applied)
-    if damage or applied or not plan.steps:
-        own = plan.command if flags is None else f"{plan.command} {flags}".rstrip()
-        step = step_after_plan(plan, damage, assessment, line, store, own)
-    else:
-        step = step_to_apply(plan, assessment, line, flags)
-    rows = [finding.as_json() for finding in damage]
-    return {**plan.to_json(), "damage": rows, **ending(assessment, step), **planned_repair.details}
-
-
-def _show_first(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
+def _show_first(planned: _PlannedRun, plan_json: dict[str, Any]) -> None:
     """Show a plan before it is carried out; where a person is to be asked about it, somebody must see it."""
+    request = planned.run.request
     try:
         with nullcontext() if request.is_agreed else reader_needed():
-            _show(request, plan_json, opened)
+            planned.show(plan_json)
             sys.stdout.flush()
     except BrokenPipeError as error:
         raise RefusedError(f"{request.store}: the plan could not be shown; nothing was changed") from error
-
-
-def _show(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
-    if request.output is OutputFormat.TABLE:
-        here = screen()
-        lines = plan_lines(
-            plan_json, str(request.store), opened.chosen, here.width, colour=here.colour, all_rows=here.shows_all
-        )
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        sys.stdout.flush()
-    else:
-        sys.stdout.write(json_text(plan_json, indent=2 if request.output is OutputFormat.JSON else None) + "\n")
 
 
 def _save(path: Path, plan_json: dict[str, Any]) -> None:
@@ -387,11 +398,3 @@ def _save(path: Path, plan_json: dict[str, Any]) -> None:
         path.write_text(json_text(plan_json, indent=2) + "\n", "utf-8")
     except OSError as error:
         raise WriteError(f"{path}: {reason(error)}") from error
-
-
-def _exit_code(plan: Plan, planned_repair: PlannedRepair, plan_json: dict[str, Any], *, to_do: bool) -> int:
-    if any(finding.id == UNREADABLE for finding in planned_repair.damage):
-        return ExitCode.FAILED
-    is_bad = plan_json["verdict"] != StoreVerdict.OK
-    is_left = to_do or planned_repair.damage or plan.remaining or is_bad
-    return ExitCode.FINDINGS if is_left else ExitCode.OK

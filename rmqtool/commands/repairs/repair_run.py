@@ -43,6 +43,10 @@ class RepairRun:
     options: Mapping[str, Any] = field(default_factory=dict)
     """The own options as a saved plan has them."""
 
+    def with_store(self, store: Store) -> RepairRun:
+        """The same run, about the store as it is now or with other sizes."""
+        return replace(self, opened=replace(self.opened, store=store))
+
     @cached_property
     def delays(self) -> DelayTimes:
         """The delays of the delay levels."""
