@@ -77,7 +77,7 @@ def _forecast(store: Store, version: str, tally: Tally) -> None:
 def _salvage(store: Store, rules: BrokerRules, staging: Path, chosen: random.Random, tally: Tally) -> None:
     mending = {how for how in (RepairedRecord.FLIPPED_BIT, RepairedRecord.AS_IS) if chosen.random() < 0.3}
     build = BuildOptions(compiled=False)
-    made = plan_salvage(store, rules, staging, SalvageOptions(build, mending=frozenset(mending), threads=1))
+    made = plan_salvage(store, rules, staging, SalvageOptions(build, agreed=frozenset(mending), threads=1))
     plan = Plan("salvage", "", rules.version, made.steps)
     plan.check(tuple({segment.path.rpartition("/")[0] for segment in store.commitlog}))
     if made.recovery.damage:
@@ -88,7 +88,7 @@ def _salvage(store: Store, rules: BrokerRules, staging: Path, chosen: random.Ran
     # Of the files at their right size: what lies behind that is none of the log.
     before, found = content_of(made.drafted_from, rules, build), content_of(after, rules, build)
     moved = {at for at, raw in before.records.items() if found.records.get(at) != raw}
-    assert len(moved) <= made.outcome.mended[RepairedRecord.HEAD], f"records at {sorted(moved)} are given up"
+    assert len(moved) <= made.outcome.repaired[RepairedRecord.HEAD], f"records at {sorted(moved)} are given up"
     lost = _displaced(before, found, after, moved, made)
     assert not lost, f"{lost[:5]} stand elsewhere"
 

@@ -27,7 +27,7 @@ from rmqtool.store.directory import Store
 @repair_command
 def salvage(
     repair: RepairRun,
-    donor: Annotated[
+    replica: Annotated[
         list[Path] | None,
         typer.Option(
             "--from", metavar="PATH", help="A replica of the commit log: a store, or one commit log file; repeatable."
@@ -68,7 +68,7 @@ def salvage(
         refuse_dash("--export", export)
     options = SalvageOptions(
         repair.build_options,
-        tuple(map(Replica.open, donor or ())),
+        tuple(map(Replica.open, replica or ())),
         frozenset(
             how
             for how, is_agreed in ((RepairedRecord.FLIPPED_BIT, fix_bits), (RepairedRecord.AS_IS, as_is))

@@ -1,6 +1,6 @@
 """Builds the database of consume queues in RocksDB again from the log, and the steps that bring it into the store.
 
-The database is replaced whole: its files lie in no order that anybody could mend. What it has of queues whose messages
+The database is replaced whole: its files are in no order that could be repaired. What it has of queues whose messages
 have all expired, or that are not asked for, is taken over, so that their next offsets stay.
 """
 

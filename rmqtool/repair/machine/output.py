@@ -119,13 +119,13 @@ def _copy(
     copy: StorePaths,
     disk: Disk,
     interrupt: Interrupt,
-    mended: AbstractSet[str],
+    repaired: AbstractSet[str],
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
     """Directories first, then the fences, then files, then the times of the directories.
 
     Args:
-        mended: paths of files in which the plan answers what the disk does not give; others have to be readable.
+        repaired: paths of files in which the plan answers what the disk does not give; others have to be readable.
     """
     directories = {
         path: places.root / path
@@ -145,7 +145,7 @@ def _copy(
         file, target = places.root / path, copy.top / _copied_path(path, places)
         if file.is_file() and target.parent.is_directory() and not target.exists():
             with FileSource.open(file) as opened:
-                disk.copy(opened, target, salvaging=path in mended)
+                disk.copy(opened, target, salvaging=path in repaired)
                 disk.give_metadata(target, Metadata.from_stat(os.fstat(opened.descriptor)))
             disk.sync(target)
             interrupt.demand_none()

@@ -1,7 +1,7 @@
-"""Plans `recover`: mends what a crash leaves, and all that can be derived from the log, without losing a message.
+"""Plans `recover`: repairs what a crash leaves, and all that can be derived from the log, without losing a message.
 
 What is wrong is found by `verify`; each finding is answered, and nothing else is touched. Damage inside the log is not
-mended here: it is named, and the log stays as it is unless a person agrees to cut it there as the broker would.
+repaired here: it is named, and the log stays as it is unless a person agrees to cut it there as the broker would.
 
 Unless all is asked for, a window of the store is looked at: what the broker would read at its start, and below it what
 a queue or the index lacks. It grows until nothing incomplete begins before it; nothing that it leaves out is changed.
@@ -111,7 +111,7 @@ def plan_recover(
     options: RecoverOptions | None = None,
     on_progress: OnProgress | None = None,
 ) -> PlannedRepair:
-    """Check the store, and find the steps that mend it.
+    """Check the store, and find the steps that repair it.
 
     Args:
         staging: an empty directory, which must stay until the plan is applied.
@@ -219,10 +219,10 @@ class _Recover:
         if damage and not self._options.cut_at_damage:
             return PlannedRepair((), (), self._findings, damage, abort_stays=self._why_abort_stays(damage))
         log_end, loss = self._log_end(damage)
-        self._mend_log(log_end, damage)
+        self._repair_log(log_end, damage)
         self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets)
         self._steps += self._removals()
-        built = self._mend_derived(log_end)
+        built = self._build_derived(log_end)
         misplaced = () if self._options.cuts else self._misplaced(built)
         if misplaced:
             stays = self._why_abort_stays(misplaced)
@@ -259,7 +259,7 @@ class _Recover:
             return None
         return self._stays or f"the commit log is damaged at {damage[0].physical_offset}"
 
-    def _mend_log(self, log_end: int | None, damage: tuple[Finding, ...]) -> None:
+    def _repair_log(self, log_end: int | None, damage: tuple[Finding, ...]) -> None:
         self._notes += [
             f"{path}: a directory in commitlog/, which keeps brokers before 5.1.0 from starting; move it away by hand"
             for path in self._store.stray_log_directories
@@ -307,7 +307,7 @@ class _Recover:
             if finding.id == "index.zero-file" and finding.file not in changed:
                 yield remove_file(self._store.view, finding.file, finding.message)
 
-    def _mend_derived(self, log_end: int | None) -> BuildResult | None:
+    def _build_derived(self, log_end: int | None) -> BuildResult | None:
         """Build what is wrong; None where nothing has to be known of the log."""
         about = [finding for finding in self._wrong if finding.id not in NOT_BUILT or is_misnamed_queue_file(finding)]
         if self._stays is not None:
@@ -325,7 +325,7 @@ class _Recover:
             return None
         if self._store.queue_database is not None:
             if queues or (self._stays is None and (selector is not None or log_end is not None)):
-                self._mend_database(log_end, queues)
+                self._build_database(log_end, queues)
             selector = None
         if selector is not None and self._store.extensions and not self._window.is_whole:
             raise WindowTooSmall(0)  # the addresses of an extension's units count from its first one
@@ -348,7 +348,7 @@ class _Recover:
         self._notes += built.notes()
         return built
 
-    def _mend_database(self, log_end: int | None, queues: list[Finding]) -> None:
+    def _build_database(self, log_end: int | None, queues: list[Finding]) -> None:
         """Replace the database of the consume queues, if it is not what the log says."""
         build_options, tell = self._options.build, self._on_progress
         database = build_database(self._store, self._rules, None, log_end, self._staging, build_options, tell)

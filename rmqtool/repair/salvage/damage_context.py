@@ -32,16 +32,16 @@ class DamageContext:
     """What one scan over the log tells.
 
     Attributes:
-        neighbours: the good records in front of and behind each range, in their order.
+        neighbors: the good records in front of and behind each range, in their order.
         missing: in log order.
         chains: each queue's good records in order.
-        misled: good records whose heads say that they stand where they cannot.
+        misplaced: good records whose heads say that they stand where they cannot.
     """
 
-    neighbours: list[tuple[Neighbor | None, Neighbor | None]] = field(default_factory=list)
+    neighbors: list[tuple[Neighbor | None, Neighbor | None]] = field(default_factory=list)
     missing: list[MissingRun] = field(default_factory=list)
     chains: dict[TypedQueueKey, list[QueueRun]] = field(default_factory=dict)
-    misled: list[MisplacedRecord] = field(default_factory=list)
+    misplaced: list[MisplacedRecord] = field(default_factory=list)
 
 
 def scan_context(
@@ -78,20 +78,20 @@ class _Look:
 
     def take(self, rows: Rows, queues: list[QueueEntries]) -> None:
         """Take the good messages of one batch."""
-        done = len(self.context.neighbours)
+        done = len(self.context.neighbors)
         at = np.searchsorted(rows["physical_offset"], self._ends[done:])
         for number in at[at < rows.size].tolist():
             before = _neighbour(rows[number - 1]) if number else self._last
-            self.context.neighbours.append((before, _neighbour(rows[number])))
+            self.context.neighbors.append((before, _neighbour(rows[number])))
         self._last = _neighbour(rows[-1])
         for entries in queues:
             self._order.take(entries)
 
     def finish(self) -> DamageContext:
         """The result, once all batches were taken."""
-        while len(self.context.neighbours) < self._ends.size:
-            self.context.neighbours.append((self._last, None))
-        self.context.missing, self.context.misled = self._order.judged(self._damaged_between)
+        while len(self.context.neighbors) < self._ends.size:
+            self.context.neighbors.append((self._last, None))
+        self.context.missing, self.context.misplaced = self._order.judged(self._damaged_between)
         self.context.chains = self._order.chains
         return self.context
 

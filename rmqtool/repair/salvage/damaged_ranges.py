@@ -57,7 +57,7 @@ class DamagedRange:
         return self.end == self.file_start + self.file_size and not self.is_last
 
     def without(self, kept: Iterable[tuple[int, int]]) -> Iterator[DamagedRange]:
-        """The parts that stay damaged where others, given as physical offsets [start, end) in order, are mended."""
+        """The parts that stay damaged where others, given as physical offsets [start, end) in order, are repaired."""
         at = self.start
         for start, end in kept:
             if start > at:

@@ -42,20 +42,20 @@ def corrected_record(log: Log, finding: Finding, *, record_crc: bool) -> bytes |
     )
 
 
-def moved_record(log: Log, misled: MisplacedRecord, *, record_crc: bool) -> bytes | None:
+def moved_record(log: Log, misplaced: MisplacedRecord, *, record_crc: bool) -> bytes | None:
     """A record whose head says the topic, queue and queue offset that it must have; None where that cannot be."""
 
     def by_queue(raw: bytes, record: Record) -> bytes | None:
-        if topic_text(misled.topic) in record.properties.get(MULTI_DISPATCH, "").split(","):
+        if topic_text(misplaced.topic) in record.properties.get(MULTI_DISPATCH, "").split(","):
             return None  # a property names this queue and the place in it, and not the header
-        if len(record.topic_raw) != len(misled.topic):
+        if len(record.topic_raw) != len(misplaced.topic):
             return None
         topic_end = record.size - 2 - len(record.properties_raw)
-        changed = raw[: topic_end - len(misled.topic)] + misled.topic + raw[topic_end:]
-        fields = {"queue_id": misled.queue_id, "queue_offset": misled.queue_offset}
+        changed = raw[: topic_end - len(misplaced.topic)] + misplaced.topic + raw[topic_end:]
+        fields = {"queue_id": misplaced.queue_id, "queue_offset": misplaced.queue_offset}
         return with_fields(changed, {**fields, "sys_flag": _dispatched_flag(record)})
 
-    return _changed(log, misled.physical_offset, by_queue, record_crc=record_crc)
+    return _changed(log, misplaced.physical_offset, by_queue, record_crc=record_crc)
 
 
 def _dispatched_flag(record: Record) -> int:

@@ -41,33 +41,33 @@ class Filling:
         return self.end - self.start
 
 
-def lay_out(damaged: DamagedRange, casualties: LostInRange, least: Least) -> list[Filling] | None:
+def lay_out(damaged: DamagedRange, losses: LostInRange, least: Least) -> list[Filling] | None:
     """Pieces that lie side by side and fill the range; behind the last filling of the log's last range nothing follows.
 
     Where the places that units alone tell leave no room between them for a message of the same queue, they are wrong,
     or one of them is: the records of that queue are packed then, in the order of their queue offsets.
 
     Returns:
-        None where the range is too short for a record or a blank, and no neighbour can be lengthened.
+        None where the range is too short for a record or a blank, and no neighbor can be lengthened.
     """
-    layout = _Layout(damaged, casualties, least)
+    layout = _Layout(damaged, losses, least)
     fillings = layout.run()
-    while layout.left and (packed := _without_places(casualties, set(layout.left))) is not None:
+    while layout.left and (packed := _without_places(losses, set(layout.left))) is not None:
         other = _Layout(damaged, packed, least)
         other_fillings = other.run()
         if other_fillings is None or len(other.left) >= len(layout.left):
             break
-        casualties, layout, fillings = packed, other, other_fillings
+        losses, layout, fillings = packed, other, other_fillings
     return fillings
 
 
-def _without_places(casualties: LostInRange, queues: AbstractSet[QueueKey]) -> LostInRange | None:
-    """The casualties with the records of some queues among the unplaced, but those whose heads tell their places.
+def _without_places(losses: LostInRange, queues: AbstractSet[QueueKey]) -> LostInRange | None:
+    """The losses with the records of some queues among the unplaced, but those whose heads tell their places.
 
     Records that stand in one further queue with them go along. What had a place keeps its order.
     """
-    joined = _joined_queues(casualties.placed, queues)
-    moved = [lost for lost in casualties.placed if lost.head is None and (lost.topic, lost.queue_id) in joined]
+    joined = _joined_queues(losses.placed, queues)
+    moved = [lost for lost in losses.placed if lost.head is None and (lost.topic, lost.queue_id) in joined]
     if not moved:
         return None
     offsets: defaultdict[QueueKey, list[tuple[int, int]]] = defaultdict(list)
@@ -76,7 +76,7 @@ def _without_places(casualties: LostInRange, queues: AbstractSet[QueueKey]) -> L
             offsets[queue].append((first, number))
     ordered = [(number, 1, lost) for number, lost in enumerate(moved)]
     others: list[LostRecord] = []
-    for lost in casualties.unplaced:
+    for lost in losses.unplaced:
         rows = offsets[lost.topic, lost.queue_id]
         if not rows:
             others.append(lost)
@@ -85,7 +85,7 @@ def _without_places(casualties: LostInRange, queues: AbstractSet[QueueKey]) -> L
         ordered.append((rows[at][1] if at < len(rows) else len(moved), 0, lost))
     ordered.sort(key=lambda row: row[:2])
     ids = set(map(id, moved))
-    placed = [lost for lost in casualties.placed if id(lost) not in ids]
+    placed = [lost for lost in losses.placed if id(lost) not in ids]
     return LostInRange(placed, [*(lost for *_, lost in ordered), *others])
 
 
@@ -105,9 +105,9 @@ class _Layout:
         left: the queue of each record that no filling stands for, once it ran.
     """
 
-    def __init__(self, damaged: DamagedRange, casualties: LostInRange, least: Least) -> None:
-        self._damaged, self._casualties, self._least = damaged, casualties, least
-        self._waiting = _Waiting(casualties.unplaced, casualties.placed)
+    def __init__(self, damaged: DamagedRange, losses: LostInRange, least: Least) -> None:
+        self._damaged, self._casualties, self._least = damaged, losses, least
+        self._waiting = _Waiting(losses.unplaced, losses.placed)
         self._fillings: list[Filling] = []
         self._at = damaged.start
         self.left: list[QueueKey] = []
@@ -150,7 +150,7 @@ class _Layout:
             self._add(end if end - self._at <= BRIDGE_MAX else self._at + BRIDGE_MAX // 2)
 
     def _joined(self) -> list[Filling] | None:
-        """The fillings, those that are too short for a record given to a neighbour."""
+        """The fillings, those that are too short for a record given to a neighbor."""
         fillings: list[Filling] = []
         short: Filling | None = None
         for filling in self._fillings:

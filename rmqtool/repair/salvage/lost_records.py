@@ -184,9 +184,9 @@ class LostRecords:
 def place_missing(
     ranges: Sequence[DamagedRange], lost_in_ranges: Sequence[LostInRange], missing: Sequence[MissingRun]
 ) -> None:
-    """Give each missing queue offset to the first range between its neighbours that has room for it.
+    """Give each missing queue offset to the first range between its neighbors that has room for it.
 
-    Where none has, the last one between its lost neighbours takes it, which may give up what their units say.
+    Where none has, the last one between its lost neighbors takes it, which may give up what their units say.
     """
     if not missing:
         return
@@ -228,8 +228,8 @@ class _Placed:
 
     def __init__(self, lost_in_ranges: Iterable[LostInRange]) -> None:
         columns: defaultdict[QueueKey, tuple[array[int], array[int]]] = defaultdict(lambda: (array("q"), array("q")))
-        for number, casualties in enumerate(lost_in_ranges):
-            for record in (*casualties.placed, *casualties.unplaced):
+        for number, losses in enumerate(lost_in_ranges):
+            for record in (*losses.placed, *losses.unplaced):
                 for queue, first, end in record.standings:
                     offsets, numbers = columns[queue]
                     offsets.extend(range(first, end))

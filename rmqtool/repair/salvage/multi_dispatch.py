@@ -80,8 +80,8 @@ class _Filler:
             for number, each in enumerate(zip(ranges, lost_in_ranges, strict=True))
         ]
         self._room = [
-            each.length - sum(record.size or least(record) for record in (*casualties.placed, *casualties.unplaced))
-            for each, casualties in zip(ranges, lost_in_ranges, strict=True)
+            each.length - sum(record.size or least(record) for record in (*losses.placed, *losses.unplaced))
+            for each, losses in zip(ranges, lost_in_ranges, strict=True)
         ]
         self._named: defaultdict[QueueKey, list[_Slot]] = defaultdict(list)
         for slots in self._slots:
@@ -154,11 +154,11 @@ class _Filler:
         return longer if lost.size is None or self._least(longer) <= lost.size else None
 
 
-def _in_layout(number: int, damaged: DamagedRange, casualties: LostInRange, least: Least) -> Iterator[_Slot]:
+def _in_layout(number: int, damaged: DamagedRange, losses: LostInRange, least: Least) -> Iterator[_Slot]:
     """The records of a range in the order in which they are laid."""
-    lists = (casualties.placed, casualties.unplaced)
+    lists = (losses.placed, losses.unplaced)
     places = {id(record): (records, at) for records in lists for at, record in enumerate(records)}
-    fillings = lay_out(damaged, casualties, least) or ()
+    fillings = lay_out(damaged, losses, least) or ()
     for position, lost in enumerate(filling.lost for filling in fillings if filling.lost is not None):
         yield _Slot(number, position, *places[id(lost)])
 

@@ -1,7 +1,7 @@
 """Plans `salvage`: every good record is kept, whatever lies between; then the store is handed over as by `recover`.
 
-What cannot be read is replaced by records that no broker stumbles over. What a donor, a checksum or the queues know of
-it is used first, in this order; only the rest is given up, and each message of it is named.
+What cannot be read is replaced by records that no broker stumbles over. What a replica, a checksum or the queues know
+of it is used first, in this order; only the rest is discarded, and each message of it is named.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from rmqtool.verify.survey.context import VerifyOptions
 WHY = "replace unreadable records with tombstones"
 UNREADABLE: Final = FINDING_IDS[Verdict.UNREADABLE_RANGE]
 NAMED_MAX: Final = 20
-"""Heads that are left and named one by one."""
+"""Headers that are left and named one by one."""
 ROUNDS_MAX: Final = 4
-"""How often heads that turn out to be wrong only once what lies around them is mended are set right."""
+"""How often headers that turn out to be wrong only once what is around them is repaired are corrected."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ class SalvageOptions:
     """What a person may choose.
 
     Attributes:
-        donors: other copies of the log, tried in this order.
-        mending: ways of keeping damaged records that a person agreed to; the others need no consent.
+        replicas: other copies of the log, tried in this order.
+        agreed: ways of keeping damaged records that a person agreed to; the others need no consent.
         show_lost: leave tombstones to be seen by consumers, instead of hiding them behind units that cannot be read.
         threads: of the check.
     """
 
     build: BuildOptions = field(default_factory=BuildOptions)
-    donors: tuple[Replica, ...] = ()
-    mending: frozenset[RepairedRecord] = frozenset()
+    replicas: tuple[Replica, ...] = ()
+    agreed: frozenset[RepairedRecord] = frozenset()
     show_lost: bool = False
     threads: int = 2
 
@@ -81,8 +81,8 @@ class Salvage:
     """The steps of both parts, and what a person should know beside them.
 
     Attributes:
-        drafted_from: the store with all its files of the right size, before the log was mended.
-        drafted: the store with its log mended.
+        drafted_from: the store with all its files of the right size, before the log was repaired.
+        drafted: the store with its log repaired.
     """
 
     steps: tuple[Step, ...]
@@ -113,15 +113,15 @@ def plan_salvage(
     shape = tuple(shape_steps(store, staging, keep_empty=True))
     with LogDraft(store.view, shape, staging, store.commitlog_file_size or 0) as draft:
         planner = _Planner.of(store, rules, options, draft)
-        before = planner.drafted()
-        result, drafted = planner.mend_log(before, on_progress)
+        before = planner.survey_draft()
+        result, drafted = planner.draft_log(before, on_progress)
         build = replace(options.build, shows_tombstones=options.show_lost)
         for round_number in range(ROUNDS_MAX + 1):
             tolerates = partial(_tolerates, frozenset(result.left), tolerates_all=round_number >= ROUNDS_MAX)
             recovery = plan_recover(
                 drafted,
                 rules,
-                _made(staging / f"round-{round_number}"),
+                _new_directory(staging / f"round-{round_number}"),
                 RecoverOptions(
                     build,
                     full=True,
@@ -135,8 +135,8 @@ def plan_salvage(
                 break
             # Headers that were found to be wrong only after all else was repaired.
             with OpenFiles(drafted.view) as files:
-                result += planner.corrected(Log(drafted, rules, files), recovery.damage)
-            drafted = planner.drafted()
+                result += planner.correct_headers(Log(drafted, rules, files), recovery.damage)
+            drafted = planner.survey_draft()
         # A bridge that does not carry all the way is no use.
         steps: tuple[Step, ...] = ()
         if not recovery.damage:
@@ -153,11 +153,11 @@ def _tolerates(left: AbstractSet[int | None], finding: Finding, *, tolerates_all
 @dataclass(frozen=True)
 class _Planner:
     """The steps by which a log is drafted: each takes the store as it was when it was looked at last, writes into the
-    draft, and returns what it came to. What it wrote is seen in the next `drafted`.
+    draft, and returns what it came to. What it wrote is seen in the next `survey_draft`.
 
     Attributes:
         dispatch: how the store's broker dispatches.
-        scan: how logs are scanned, a donor's too.
+        scan: how logs are scanned, a replica's too.
     """
 
     rules: BrokerRules
@@ -178,11 +178,11 @@ class _Planner:
         scan = ScanOptions(build.delays_ms, has_crc, build.compiled)
         return cls(rules, options, draft, settings, dispatch_settings(store, rules, build), scan)
 
-    def drafted(self) -> Store:
+    def survey_draft(self) -> Store:
         """The store with the draft as it is now."""
         return survey(self.draft.view(), self.settings)
 
-    def mend_log(self, store: Store, on_progress: OnProgress | None) -> tuple[SalvageResult, Store]:
+    def draft_log(self, store: Store, on_progress: OnProgress | None) -> tuple[SalvageResult, Store]:
         """Draft the log; what came of it, and the store with it."""
         findings: list[Finding] = []
         build = self.options.build
@@ -196,23 +196,23 @@ class _Planner:
             return result, store
         with OpenFiles(store.view) as files:
             log = Log(store, self.rules, files)
-            result += self.corrected(log, doubtful)
+            result += self.correct_headers(log, doubtful)
             lost = LostRecords(store, log, ranges, record_crc=self.scan.record_crc)
-            rest, given = self.from_donors(store, ranges)
-            rest, kept = self.kept(store, lost, rest)
+            rest, given = self.copy_from_replicas(store, ranges)
+            rest, kept = self.keep_damaged(store, lost, rest)
             result += given + kept
-            result += self.bridged(self.drafted(), lost, rest)
-        return result, self.drafted()
+            result += self.fill_with_tombstones(self.survey_draft(), lost, rest)
+        return result, self.survey_draft()
 
-    def corrected(self, log: Log, doubtful: Sequence[Finding]) -> SalvageResult:
+    def correct_headers(self, log: Log, doubtful: Sequence[Finding]) -> SalvageResult:
         """Set doubtful headers right where it is known what is right."""
         result, unknown = SalvageResult(), 0
         for finding in doubtful:
             record = corrected_record(log, finding, record_crc=self.scan.record_crc)
             if record is not None and finding.physical_offset is not None:
                 is_named = finding.topic is not None and finding.queue_id is not None
-                self._put_in_place(log, finding.physical_offset, record)
-                result.mended[RepairedRecord.HEAD] += 1
+                self._draft_record(log, finding.physical_offset, record)
+                result.repaired[RepairedRecord.HEAD] += 1
                 result.queues += [(finding.topic or "", finding.queue_id or 0)] if is_named else []
                 continue
             unknown += 1
@@ -226,24 +226,26 @@ class _Planner:
             result.notes.append(f"{unknown - NAMED_MAX} more records with wrong headers are left for the same reason")
         return result
 
-    def moved(self, store: Store, lost: LostRecords, misled: Sequence[MisplacedRecord]) -> SalvageResult:
-        """Set the headers of good records right that their neighbours contradict."""
+    def correct_misplaced(
+        self, store: Store, lost: LostRecords, misplaced_records: Sequence[MisplacedRecord]
+    ) -> SalvageResult:
+        """Set the headers of good records right that their neighbors contradict."""
         result = SalvageResult()
         with OpenFiles(store.view) as files:
             log = Log(store, self.rules, files)
-            for each in misled:
-                was = read_record(log, each.physical_offset)
-                if was is None or lost.has_unit(was.topic, was.queue_id, was.queue_offset, each.physical_offset):
+            for misplaced in misplaced_records:
+                was = read_record(log, misplaced.physical_offset)
+                if was is None or lost.has_unit(was.topic, was.queue_id, was.queue_offset, misplaced.physical_offset):
                     continue
-                record = moved_record(log, each, record_crc=self.scan.record_crc)
+                record = moved_record(log, misplaced, record_crc=self.scan.record_crc)
                 if record is not None:
-                    self._put_in_place(log, each.physical_offset, record)
-                    result.mended[RepairedRecord.HEAD] += 1
-                    topic = topic_text(each.topic)
-                    result.queues += [(was.topic, was.queue_id), (topic, each.queue_id)]
+                    self._draft_record(log, misplaced.physical_offset, record)
+                    result.repaired[RepairedRecord.HEAD] += 1
+                    topic = topic_text(misplaced.topic)
+                    result.queues += [(was.topic, was.queue_id), (topic, misplaced.queue_id)]
         return result
 
-    def _put_in_place(self, log: Log, physical_offset: int, record: bytes) -> None:
+    def _draft_record(self, log: Log, physical_offset: int, record: bytes) -> None:
         """Draft a record with another header."""
         place = log.place(physical_offset)
         assert place is not None, "it was read from there"
@@ -251,36 +253,40 @@ class _Planner:
         one = DamagedRange(place.path, start - place.file_position, log.file_size, start, stop, (start,))
         self.draft.write(one, start, record)
 
-    def from_donors(self, store: Store, ranges: Sequence[DamagedRange]) -> tuple[list[DamagedRange], SalvageResult]:
+    def copy_from_replicas(
+        self, store: Store, ranges: Sequence[DamagedRange]
+    ) -> tuple[list[DamagedRange], SalvageResult]:
         """Fill what other copies of the log hold; the parts that stay damaged."""
         result = SalvageResult()
-        for each in ranges:
-            self.draft.claim(each)
-        if not self.options.donors:
+        for damaged in ranges:
+            self.draft.claim(damaged)
+        if not self.options.replicas:
             return list(ranges), result
         around = self._context(store, ranges)
         rest: list[DamagedRange] = []
-        for each, neighbours in zip(ranges, around.neighbours, strict=True):
-            parts = [each]
-            records = [(one, _bytes_of(store, one)) for one in neighbours if one is not None]
-            for donor in self.options.donors:
-                answers = [donor.knows(*record) for record in records]
+        for damaged, neighbors in zip(ranges, around.neighbors, strict=True):
+            parts = [damaged]
+            records = [(one, _bytes_of(store, one)) for one in neighbors if one is not None]
+            for replica in self.options.replicas:
+                answers = [replica.knows(*record) for record in records]
                 if False in answers:
-                    result.notes.append(f"{donor.name}: it has another commit log around {each.start}; not used there")
-                elif True in answers or each.length == each.file_size:
-                    filled = [(one, list(self._filled(donor, one))) for one in parts]
-                    result.donated_bytes += sum(end - start for _, runs in filled for start, end in runs)
+                    result.notes.append(
+                        f"{replica.name}: it has another commit log around {damaged.start}; not used there"
+                    )
+                elif True in answers or damaged.length == damaged.file_size:
+                    filled = [(one, list(self._copy_range(replica, one))) for one in parts]
+                    result.replica_bytes += sum(end - start for _, runs in filled for start, end in runs)
                     parts = [part for one, runs in filled for part in one.without(runs)]
             rest += parts
         return rest, result
 
-    def _filled(self, donor: Replica, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
-        """Copy a donor's records into a range; the parts that are filled."""
-        for run in donor.records(damaged, self.scan):
+    def _copy_range(self, replica: Replica, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
+        """Copy a replica's records into a range; the parts that are filled."""
+        for run in replica.records(damaged, self.scan):
             self.draft.write(damaged, run.start, run.read())
             yield run.start, run.end
 
-    def kept(
+    def keep_damaged(
         self, store: Store, lost: LostRecords, ranges: Sequence[DamagedRange]
     ) -> tuple[list[DamagedRange], SalvageResult]:
         """Keep damaged records whose own bytes tell what they were, or as a person agreed to; the parts that stay."""
@@ -291,20 +297,22 @@ class _Planner:
             for record in lost.heads_and_units(damaged):
                 if record.tells_earlier_place and not belief().has_room(record):
                     continue  # an old record's bytes, and no message of this place
-                ways = self._ways(store, damaged, record)
-                agreed = [way for way in ways if way[0] not in NEEDS_CONSENT or way[0] in self.options.mending]
+                ways = self._possible_ways(store, damaged, record)
+                agreed = [way for way in ways if way[0] not in NEEDS_CONSENT or way[0] in self.options.agreed]
                 if not agreed:
-                    result.mendable.update(how for how, _ in ways[:1])
+                    result.repairable.update(how for how, _ in ways[:1])
                     continue
                 how, raw = agreed[0]
-                result.mended[how] += 1
+                result.repaired[how] += 1
                 result.queues += record.queues
                 places.append(record.place)
                 self.draft.write(damaged, record.place[0], raw)
             rest += damaged.without(places)
         return rest, result
 
-    def _ways(self, store: Store, damaged: DamagedRange, record: LostRecord) -> list[tuple[RepairedRecord, bytes]]:
+    def _possible_ways(
+        self, store: Store, damaged: DamagedRange, record: LostRecord
+    ) -> list[tuple[RepairedRecord, bytes]]:
         if record.restored is not None:
             return [(RepairedRecord.FRAME, record.restored)]
         if record.head is None:
@@ -314,27 +322,27 @@ class _Planner:
             position = start - damaged.file_start
             return list(possible_repairs(source, position, start, record.head, record_crc=self.scan.record_crc))
 
-    def bridged(self, store: Store, lost: LostRecords, ranges: Sequence[DamagedRange]) -> SalvageResult:
+    def fill_with_tombstones(self, store: Store, lost: LostRecords, ranges: Sequence[DamagedRange]) -> SalvageResult:
         """Lay tombstones and bridges over what is lost, once headers are right that good records contradict."""
         around, result = self._context(store, ranges), SalvageResult()
-        if around.misled and (moved := self.moved(store, lost, around.misled)).mended:
+        if around.misplaced and (moved := self.correct_misplaced(store, lost, around.misplaced)).repaired:
             result += moved
-            around = self._context(self.drafted(), ranges)
+            around = self._context(self.survey_draft(), ranges)
         encoder = TombstoneEncoder(self.rules, self.scan.record_crc)
         lost_in_ranges, missing = lost.of(ranges, around)
         unfilled = add_further(ranges, lost_in_ranges, missing, encoder.least, self.rules.dispatch_keeps_out)
         place_missing(ranges, lost_in_ranges, unfilled)
-        for damaged, casualties, neighbours in zip(ranges, lost_in_ranges, around.neighbours, strict=True):
-            fillings = lay_out(damaged, casualties, encoder.least)
+        for damaged, losses, neighbors in zip(ranges, lost_in_ranges, around.neighbors, strict=True):
+            fillings = lay_out(damaged, losses, encoder.least)
             if fillings is None:
                 text = f"no record fits into the {damaged.length} bytes at {damaged.start}"
                 result.notes.append(f"{damaged.path}: {text}")
                 continue
-            near = next((each for each in neighbours if each is not None), None)
+            near = next((neighbor for neighbor in neighbors if neighbor is not None), None)
             time_ms = near.store_timestamp_ms if near is not None else 1
             for part in parts_of(fillings):
                 self.draft.write(damaged, part[0].start, encoder.records(part, time_ms), time_ms, part[-1].end)
-            records = [*casualties.placed, *casualties.unplaced]
+            records = [*losses.placed, *losses.unplaced]
             result.lost += records
             result.queues.extend(name for record in records for name in record.queues)
             result.unknown_bytes += sum(
@@ -364,7 +372,7 @@ def _notes(findings: Sequence[Finding], file_size: int) -> Iterator[str]:
             yield f"{finding.message}: {text}"
 
 
-def _made(place: Path) -> Path:
+def _new_directory(place: Path) -> Path:
     """A directory of its own for each round of planning."""
     try:
         place.mkdir()
@@ -374,5 +382,5 @@ def _made(place: Path) -> Path:
 
 
 def _is_about_queues(finding: Finding) -> bool:
-    """Whether a queue is not as the log says: perhaps it is the log's head of a record that is wrong."""
+    """Whether a queue is not as the log says: perhaps it is the header of a record in the log that is wrong."""
     return finding.id.startswith("consumequeue.") and finding.severity is not Severity.NOTE

@@ -22,7 +22,7 @@ from rmqtool.store.source import ByteSource, read_range
 from rmqtool.verify.match.flipped_bit import flipped_bits
 
 MENDED_MAX: Final = 64 << 20
-"""Bytes of a record that is mended; no broker takes a message anywhere near as long."""
+"""Bytes of a record that is repaired; no broker takes a message anywhere near as long."""
 
 
 class RepairedRecord(Enum):
@@ -64,11 +64,11 @@ def possible_repairs(
     if not body_is_right:
         yield from _with_another_body(raw, head, has_crc=has_crc)
         return
-    mended = with_fields(raw, {"physical_offset": physical_offset})
-    if mended != raw and (not has_crc or record_crc_matches(mended)):
-        yield RepairedRecord.OWN_OFFSET, mended
+    repaired = with_fields(raw, {"physical_offset": physical_offset})
+    if repaired != raw and (not has_crc or record_crc_matches(repaired)):
+        yield RepairedRecord.OWN_OFFSET, repaired
     elif has_crc:
-        yield RepairedRecord.AS_IS, with_record_crc(mended)
+        yield RepairedRecord.AS_IS, with_record_crc(repaired)
 
 
 def with_fields(record: bytes, values: Mapping[str, int]) -> bytes:
@@ -95,10 +95,10 @@ def _with_another_body(raw: bytes, head: Record, *, has_crc: bool) -> Iterator[t
         # The top bit, which a broker never sets (`UtilAll#crc32`).
         yield RepairedRecord.FLIPPED_BIT, kept
     elif len(candidate_bits) == 1:
-        mended = bytearray(raw)
+        repaired = bytearray(raw)
         if candidate_bits[0].byte >= 0:
-            mended[head.body_position + candidate_bits[0].byte] ^= 1 << candidate_bits[0].bit
-        unflipped = bytes(mended) if candidate_bits[0].byte >= 0 else kept
+            repaired[head.body_position + candidate_bits[0].byte] ^= 1 << candidate_bits[0].bit
+        unflipped = bytes(repaired) if candidate_bits[0].byte >= 0 else kept
         if not has_crc or record_crc_matches(unflipped):
             yield RepairedRecord.FLIPPED_BIT, unflipped
     yield RepairedRecord.AS_IS, with_record_crc(kept) if has_crc else kept

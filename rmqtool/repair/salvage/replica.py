@@ -1,7 +1,7 @@
 """Another copy of the log, from which damage is filled: a replica's store, a backup, one file of either.
 
-A log is replicated byte for byte, so the donor's bytes are the lost ones if they are records with the right CRC and own
-offset, and if the donor holds the same records next to the damage as this log does.
+A log is replicated byte for byte, so the replica's bytes are the lost ones if they are records with the right CRC and
+own offset, and if the replica holds the same records next to the damage as this log does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ReplicaFile:
 
 @dataclass(frozen=True)
 class ReplicaBytes:
-    """Good records of a donor, physical offsets [start, end)."""
+    """Good records of a replica, physical offsets [start, end)."""
 
     file: ReplicaFile
     start: int
@@ -52,7 +52,7 @@ class ReplicaBytes:
         """Their bytes.
 
         Raises:
-            UnreadableError: the donor does not give them.
+            UnreadableError: the replica does not give them.
         """
         with FileSource.open(self.file.place) as source:
             data = read_range(source, self.start - self.file.start, self.end - self.start)
@@ -63,7 +63,7 @@ class ReplicaBytes:
 
 @dataclass(frozen=True)
 class Replica:
-    """One donor, by its name on the command line."""
+    """One replica, by its name on the command line."""
 
     name: str
     files: tuple[ReplicaFile, ...]
@@ -88,20 +88,20 @@ class Replica:
             raise NotAStoreError(f"{path}: holds no commit log file")
         return cls(str(path), files)
 
-    def knows(self, neighbour: Neighbor, ours: bytes) -> bool | None:
-        """Whether the donor has the same record; None where its files do not reach there."""
-        file = self._file(neighbour.physical_offset)
+    def knows(self, neighbor: Neighbor, ours: bytes) -> bool | None:
+        """Whether the replica has the same record; None where its files do not reach there."""
+        file = self._file(neighbor.physical_offset)
         if file is None:
             return None
         with FileSource.open(file.place) as source:
-            theirs = read_range(source, neighbour.physical_offset - file.start, neighbour.size)
+            theirs = read_range(source, neighbor.physical_offset - file.start, neighbor.size)
         return theirs == ours if any(theirs) else None
 
     def records(self, damaged: DamagedRange, options: ScanOptions) -> Iterator[ReplicaBytes]:
         """Runs of good records that lie in a damaged range, in order; an end-of-file blank counts where it fits.
 
         Raises:
-            UnreadableError: the donor's file cannot be opened.
+            UnreadableError: the replica's file cannot be opened.
         """
         file = self._file(damaged.start)
         if file is None:
@@ -139,7 +139,7 @@ class Replica:
 
 
 RUN_MAX: Final = 64 << 20
-"""Bytes of donated records that are copied together."""
+"""Bytes of a replica's records that are copied together."""
 
 
 def _single(path: Path) -> ReplicaFile:

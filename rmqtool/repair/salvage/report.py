@@ -1,4 +1,4 @@
-"""What became of the damage: what is lost for good, what was kept and how; as JSON and as files for a person."""
+"""What salvage did with the damage: what is lost, what was kept and how; as JSON and as files for a person."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rmqtool.store.source import read_salvaging, reason
 
 @dataclass
 class SalvageResult:
-    """What became of the damage.
+    """What was done with the damage.
 
     Attributes:
         lost: records that are given up for good.
-        mended: how many records were kept, by how.
-        mendable: how many of the lost ones could be kept if a person agreed to it.
-        donated_bytes: bytes that came from donors.
+        repaired: how many records were kept, by how.
+        repairable: how many of the lost ones could be kept if a person agreed to it.
+        replica_bytes: bytes that came from replicas.
         unknown_bytes: damaged bytes of which nobody knows what they held.
         ranges: the damage, as it was found.
         queues: those that lost a message, which are built again in any case.
@@ -36,9 +36,9 @@ class SalvageResult:
     """
 
     lost: list[LostRecord] = field(default_factory=list)
-    mended: Counter[RepairedRecord] = field(default_factory=Counter)
-    mendable: Counter[RepairedRecord] = field(default_factory=Counter)
-    donated_bytes: int = 0
+    repaired: Counter[RepairedRecord] = field(default_factory=Counter)
+    repairable: Counter[RepairedRecord] = field(default_factory=Counter)
+    replica_bytes: int = 0
     unknown_bytes: int = 0
     ranges: tuple[DamagedRange, ...] = ()
     queues: list[QueueName] = field(default_factory=list)
@@ -67,9 +67,9 @@ def outcome_json(outcome: SalvageResult) -> dict[str, Any]:
             "by_topic": dict(sorted(_by_topic(outcome.lost).items())),
             "queues": list(_runs(outcome.lost)),
         },
-        "mended": {how.value: count for how, count in outcome.mended.items()},
-        "mendable": {how.value: count for how, count in outcome.mendable.items()},
-        "donated_bytes": outcome.donated_bytes,
+        "mended": {how.value: count for how, count in outcome.repaired.items()},
+        "mendable": {how.value: count for how, count in outcome.repairable.items()},
+        "donated_bytes": outcome.replica_bytes,
         "unknown_bytes": outcome.unknown_bytes,
     }
 
@@ -87,7 +87,7 @@ def write_lost_found(store: Store, outcome: SalvageResult, directory: Path) -> N
         if damaged.is_missing:
             continue
         place = directory / LOST_FOUND / f"{damaged.start:020d}-{damaged.end:020d}"
-        known = [_described(each) for each in outcome.lost if _lies_in(each, damaged)]
+        known = [_described(record) for record in outcome.lost if _is_in(record, damaged)]
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             missing = _copy(store, damaged, place.with_name(place.name + ".bin"))
@@ -113,7 +113,7 @@ def _copy(store: Store, damaged: DamagedRange, place: Path) -> list[tuple[int, i
     return missing
 
 
-def _lies_in(record: LostRecord, damaged: DamagedRange) -> bool:
+def _is_in(record: LostRecord, damaged: DamagedRange) -> bool:
     return record.physical_offset is not None and damaged.start <= record.physical_offset < damaged.end
 
 
@@ -144,7 +144,7 @@ def _by_topic(lost: Iterable[LostRecord]) -> Counter[str]:
 
 def _runs(lost: Iterable[LostRecord]) -> Iterator[dict[str, Any]]:
     run: dict[str, Any] | None = None
-    for record in sorted(lost, key=lambda each: (each.topic, each.queue_id, each.queue_offset)):
+    for record in sorted(lost, key=lambda one: (one.topic, one.queue_id, one.queue_offset)):
         queue = {"topic": record.topic_name, "queue_id": record.queue_id}
         if (
             run is not None

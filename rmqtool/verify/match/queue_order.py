@@ -113,19 +113,19 @@ class QueueOrder:
     def judged(self, damaged_between: DamagedBetween) -> tuple[list[MissingRun], list[MisplacedRecord]]:
         """The runs for which damage has room, in log order, and the records that fill those for which nothing has."""
         missing, impossible, strays = self._broken(damaged_between)
-        return missing, _misled(impossible, missing, strays, damaged_between)
+        return missing, _misplaced(impossible, missing, strays, damaged_between)
 
-    def misled(self, damaged_between: DamagedBetween) -> tuple[list[MisplacedRecord], list[MissingRun]]:
+    def misplaced(self, damaged_between: DamagedBetween) -> tuple[list[MisplacedRecord], list[MissingRun]]:
         """Of runs between which nothing at all is damaged: the records that fill them, and the runs that none fills."""
         _, impossible, strays = self._broken(lambda behind, before: SURE if damaged_between(behind, before) else 0)
-        misled = _misled(impossible, (), strays, damaged_between)
+        misplaced = _misplaced(impossible, (), strays, damaged_between)
         filled: defaultdict[QueueKey, list[int]] = defaultdict(list)
-        for record in misled:
+        for record in misplaced:
             filled[record.topic, record.queue_id].append(record.queue_offset)
         empty = [run for run in impossible if not any(map(run.has, filled[run.queue[:2]]))]
-        return misled, [
+        return misplaced, [
             *empty,
-            *self._before_lone_records({record.physical_offset for record in misled}, damaged_between),
+            *self._before_lone_records({record.physical_offset for record in misplaced}, damaged_between),
         ]
 
     def repeated(self) -> dict[TypedQueueKey, list[QueueRun]]:
@@ -138,11 +138,13 @@ class QueueOrder:
                 runs_by_queue[queue] = again
         return runs_by_queue
 
-    def _before_lone_records(self, misled: AbstractSet[int], damaged_between: DamagedBetween) -> Iterator[MissingRun]:
+    def _before_lone_records(
+        self, misplaced: AbstractSet[int], damaged_between: DamagedBetween
+    ) -> Iterator[MissingRun]:
         """What a record that is alone in its queue lacks before it, where no other place in the log is right for it."""
         for queue, chain in self.chains.items():
             run = chain[0]
-            if not _is_alone(self._queues[queue]) or run.place in misled:
+            if not _is_alone(self._queues[queue]) or run.place in misplaced:
                 continue
             if self._begins_at_zero and run.first > 0 and not damaged_between(-1, run.place):
                 yield MissingRun(queue, 0, run.first, -1, run.place, queue in self._further)
@@ -243,7 +245,7 @@ def _strays(
             yield each
 
 
-def _misled(
+def _misplaced(
     impossible: Sequence[MissingRun],
     explained: Sequence[MissingRun],
     strays: Sequence[tuple[int, int, TypedQueueKey]],

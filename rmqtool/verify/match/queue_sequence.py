@@ -11,7 +11,7 @@ very place, with nothing damaged there that could have held it, and if one field
 topic or queue id. Damage is no objection where the record's own place is impossible: its neighbors follow each other
 without it, its queue offset is negative or greater than the bytes in front of it, or its topic is no UTF-8, as which
 brokers encode all topics. The unit only tells which of the log's gaps the record fills; it never makes a gap. Records
-without a unit are judged by the log's order alone (`misled`).
+without a unit are judged by the log's order alone (`misplaced`).
 
 Verify decides by this rule whether it blames the record or the unit; salvage, recover, rebuild and diff follow its
 findings, or read the log alone.

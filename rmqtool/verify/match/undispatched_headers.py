@@ -86,19 +86,19 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
         order.take_queue_runs(name, [*_dispatched(context, name), *queue_runs])
     with OpenFiles(context.store.view) as files:
         log = Log(context.store, context.rules, files)
-        misled_records, empty = order.misled(doubts.counter().between)
-        for misled in misled_records:
-            record = record_off_by_one(log, misled)
+        misplaced_records, empty = order.misplaced(doubts.counter().between)
+        for misplaced in misplaced_records:
+            record = record_off_by_one(log, misplaced)
             if record is not None:
-                yield misplaced_finding(context.store, misled, record)
-    misled_places = {record.physical_offset for record in misled_records}
+                yield misplaced_finding(context.store, misplaced, record)
+    misplaced_places = {record.physical_offset for record in misplaced_records}
     for name, again in order.repeated().items():
         queue = context.queues.get(name[:2])
         end = queue.end if queue is not None else 0  # before that, its units tell
         undispatched = [
             run
             for run in again
-            if run.place >= context.dispatched_end and run.first >= end and run.place not in misled_places
+            if run.place >= context.dispatched_end and run.first >= end and run.place not in misplaced_places
         ]
         if undispatched:
             yield _repeated_finding(context, name, undispatched)
@@ -116,16 +116,16 @@ def _dispatched(context: VerifyContext, name: TypedQueueKey) -> Iterator[QueueRu
         yield QueueRun(queue.first, queue.end, 0, newest, queue.end - queue.first)
 
 
-def record_off_by_one(log: Log, misled: MisplacedRecord) -> Record | None:
+def record_off_by_one(log: Log, misplaced: MisplacedRecord) -> Record | None:
     """The record, where its own head is what puts it out of order; others may be named beside its queue."""
     try:
-        record = read_record(log, misled.physical_offset)
+        record = read_record(log, misplaced.physical_offset)
     except UnreadableError:
         return None
     if record is None:
         return None
     own = record.topic_raw, record.queue_id, record.queue_offset
-    wrong = sum(one != two for one, two in zip(own, misled[1:], strict=True))
+    wrong = sum(one != two for one, two in zip(own, misplaced[1:], strict=True))
     return record if wrong == 1 else None
 
 
@@ -162,21 +162,21 @@ def _repeated_finding(context: VerifyContext, name: TypedQueueKey, runs: Sequenc
     )
 
 
-def misplaced_finding(store: Store, misled: MisplacedRecord, record: Record) -> Finding:
+def misplaced_finding(store: Store, misplaced: MisplacedRecord, record: Record) -> Finding:
     """The finding about a record that the log's order contradicts."""
-    segment = next(segment for segment in reversed(store.commitlog) if segment.start <= misled.physical_offset)
-    expected = f"{name_of((misled.topic, misled.queue_id))} at queue offset {misled.queue_offset}"
+    segment = next(segment for segment in reversed(store.commitlog) if segment.start <= misplaced.physical_offset)
+    expected = f"{name_of((misplaced.topic, misplaced.queue_id))} at queue offset {misplaced.queue_offset}"
     text = f"a record of {name_of((record.topic_raw, record.queue_id))} at queue offset {record.queue_offset}"
     return finding(
         "commitlog.doubtful-header",
         segment.path,
         f"{text}, which its own queue contradicts, and the log lacks {expected} there",
-        file_position=misled.physical_offset - segment.start,
-        physical_offset=misled.physical_offset,
+        file_position=misplaced.physical_offset - segment.start,
+        physical_offset=misplaced.physical_offset,
         length=record.size,
-        topic=topic_text(misled.topic),
-        queue_id=misled.queue_id,
-        queue_offset=misled.queue_offset,
+        topic=topic_text(misplaced.topic),
+        queue_id=misplaced.queue_id,
+        queue_offset=misplaced.queue_offset,
         expected=expected,
         found=text,
     )

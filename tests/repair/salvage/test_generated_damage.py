@@ -92,7 +92,7 @@ def test_one_record(tmp_path: Path, kind: str, file: float, record: float, *, ha
     hit = {each[:3] for each in lost_standings(store.content, store.untouched(files))}
     is_end = at == max(store.content.records)
     if has_queues and not (kind == "zeros" and is_end):
-        assert _named(found) == (hit if not found.made.outcome.mended else set())
+        assert _named(found) == (hit if not found.made.outcome.repaired else set())
     assert _named(found) <= hit
 
 

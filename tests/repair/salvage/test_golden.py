@@ -90,10 +90,10 @@ def test_what_was_intact_stays_and_nothing_is_left_to_do(golden: Unpacked, tmp_p
     heads = frozenset(
         each.physical_offset
         for each in before.standings
-        if found.made.outcome.mended[RepairedRecord.HEAD] and each not in _base(name)
+        if found.made.outcome.repaired[RepairedRecord.HEAD] and each not in _base(name)
     )
     assert gone(before, found.content, heads) == []
-    assert len(heads) <= found.made.outcome.mended[RepairedRecord.HEAD]
+    assert len(heads) <= found.made.outcome.repaired[RepairedRecord.HEAD]
     if "rocksdb" not in name:
         assert astray(before, found.after, heads) == []
     has_remains = any(part in name for part in HAS_REMAINS)

@@ -56,12 +56,10 @@ def ranges(draw: some.DrawFn) -> tuple[DamagedRange, LostInRange]:
 
 @given(ranges())
 def test_fillings_fill_the_range(case: tuple[DamagedRange, LostInRange]) -> None:
-    damaged, casualties = case
-    fillings = lay_out(damaged, casualties, least)
+    damaged, losses = case
+    fillings = lay_out(damaged, losses, least)
     if fillings is None:
-        assert damaged.length < LEAST + BLANK_SIZE_MIN + max(
-            map(least, (None, *casualties.placed, *casualties.unplaced))
-        )
+        assert damaged.length < LEAST + BLANK_SIZE_MIN + max(map(least, (None, *losses.placed, *losses.unplaced)))
         return
     assert all(one.end == two.start for one, two in pairwise(fillings))
     assert not any(filling.is_blank for filling in fillings[:-1])
@@ -80,11 +78,11 @@ def test_fillings_fill_the_range(case: tuple[DamagedRange, LostInRange]) -> None
 @example((damage(0, 404), LostInRange([lost(5, FILE_START, 80), lost(15, FILE_START + 92, 92)], [])))
 @example((damage(0, 277), LostInRange([lost(5, FILE_START, 80), lost(15, FILE_START + 185, 92)], [])))
 def test_a_record_with_a_place_is_at_it_if_it_can_be(case: tuple[DamagedRange, LostInRange]) -> None:
-    damaged, casualties = case
-    fillings = lay_out(damaged, casualties, least) or []
+    damaged, losses = case
+    fillings = lay_out(damaged, losses, least) or []
     file_end = FILE_START + FILE_SIZE
     limit = file_end - BLANK_SIZE_MIN if damaged.is_last or damaged.end == file_end else damaged.end
-    for record in casualties.placed:
+    for record in losses.placed:
         start, end = record.place
         (found,) = [filling for filling in fillings if filling.lost is record] or [None]
         if end <= limit and end - start >= least(record) and fillings:
@@ -94,27 +92,25 @@ def test_a_record_with_a_place_is_at_it_if_it_can_be(case: tuple[DamagedRange, L
                 and start - least(None) <= found.start <= start
                 and end <= found.end <= end + LEAST + BLANK_SIZE_MIN + 120
             )
-            assert is_at_it or _stand_for_more(damaged, casualties, fillings)
+            assert is_at_it or _stand_for_more(damaged, losses, fillings)
         else:
-            assert found is None or _stand_for_more(damaged, casualties, fillings)
+            assert found is None or _stand_for_more(damaged, losses, fillings)
 
 
-def _stand_for_more(damaged: DamagedRange, casualties: LostInRange, fillings: list[Filling]) -> bool:
+def _stand_for_more(damaged: DamagedRange, losses: LostInRange, fillings: list[Filling]) -> bool:
     """Whether places that units tell were given up so that fewer records are left out."""
-    certain = [replace(record, head=HEAD) for record in casualties.placed]
-    as_told = lay_out(damaged, LostInRange(certain, casualties.unplaced), least) or []
+    certain = [replace(record, head=HEAD) for record in losses.placed]
+    as_told = lay_out(damaged, LostInRange(certain, losses.unplaced), least) or []
     return sum(filling.lost is not None for filling in fillings) > sum(filling.lost is not None for filling in as_told)
 
 
 @given(ranges())
 def test_each_record_stands_once_and_in_the_order_of_its_queue(case: tuple[DamagedRange, LostInRange]) -> None:
-    damaged, casualties = case
-    ordered = sorted(
-        {record.queue_offset: record for record in casualties.unplaced}.values(), key=lambda r: r.queue_offset
-    )
-    known = {(record.topic, record.queue_offset) for record in casualties.placed}
+    damaged, losses = case
+    ordered = sorted({record.queue_offset: record for record in losses.unplaced}.values(), key=lambda r: r.queue_offset)
+    known = {(record.topic, record.queue_offset) for record in losses.placed}
     unplaced = [record for record in ordered if (record.topic, record.queue_offset) not in known]
-    fillings = lay_out(damaged, LostInRange(casualties.placed, unplaced), least) or []
+    fillings = lay_out(damaged, LostInRange(losses.placed, unplaced), least) or []
     stand = [filling.lost for filling in fillings if filling.lost is not None]
     assert len(set(map(id, stand))) == len(stand)
     for topic in {record.topic for record in stand}:

@@ -31,16 +31,16 @@ def lost(count: int, size: int | None = None) -> list[LostRecord]:
     ]
 
 
-def named(casualties: LostInRange) -> list[tuple[tuple[bytes, int], ...]]:
-    return [each.further for each in (*casualties.placed, *casualties.unplaced)]
+def named(losses: LostInRange) -> list[tuple[tuple[bytes, int], ...]]:
+    return [each.further for each in (*losses.placed, *losses.unplaced)]
 
 
 @pytest.mark.parametrize("size", [None, 200])
 def test_a_gap_is_filled_in_log_order(size: int | None) -> None:
     records = lost(3, size)
-    casualties = LostInRange(unplaced=records) if size is None else LostInRange(placed=records)
-    add_further([DAMAGE], [casualties], [gap(3)], least, ())
-    assert named(casualties) == [((NAMED, 3),), ((NAMED, 4),), ((NAMED, 5),)]
+    losses = LostInRange(unplaced=records) if size is None else LostInRange(placed=records)
+    add_further([DAMAGE], [losses], [gap(3)], least, ())
+    assert named(losses) == [((NAMED, 3),), ((NAMED, 4),), ((NAMED, 5),)]
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_a_gap_is_filled_in_log_order(size: int | None) -> None:
 )
 def test_a_gap_that_cannot_be_filled_stays_whole(records: list[LostRecord], length: int) -> None:
     """A queue that is filled in part is displaced behind the rest of the gap."""
-    casualties = LostInRange(records, []) if records[0].size else LostInRange([], records)
-    assert add_further([DAMAGE], [casualties], [gap(length)], least, ()) == [gap(length)]
-    assert named(casualties) == [()] * len(records)
+    losses = LostInRange(records, []) if records[0].size else LostInRange([], records)
+    assert add_further([DAMAGE], [losses], [gap(length)], least, ()) == [gap(length)]
+    assert named(losses) == [()] * len(records)
 
 
 def _with_known(offset: int, *, at: int) -> LostInRange:
@@ -60,12 +60,12 @@ def _with_known(offset: int, *, at: int) -> LostInRange:
 
 
 def test_what_is_known_counts() -> None:
-    casualties = _with_known(4, at=2)
-    assert add_further([DAMAGE], [casualties], [gap(3)], least, ()) == []
-    assert named(casualties) == [((NAMED, 3),), (), ((NAMED, 4),), ((NAMED, 5),)]
+    losses = _with_known(4, at=2)
+    assert add_further([DAMAGE], [losses], [gap(3)], least, ()) == []
+    assert named(losses) == [((NAMED, 3),), (), ((NAMED, 4),), ((NAMED, 5),)]
 
 
 def test_what_a_unit_says_gives_way_where_it_leaves_no_room() -> None:
-    casualties = _with_known(4, at=0)
-    assert add_further([DAMAGE], [casualties], [gap(3)], least, ()) == []
-    assert named(casualties) == [((NAMED, 3),), ((NAMED, 4),), ((NAMED, 5),), ()]
+    losses = _with_known(4, at=0)
+    assert add_further([DAMAGE], [losses], [gap(3)], least, ()) == []
+    assert named(losses) == [((NAMED, 3),), ((NAMED, 4),), ((NAMED, 5),), ()]

@@ -27,8 +27,8 @@ from tests.repair.salvage.trial import (
 )
 
 STORES = {"plain": ("many-files", "5.5.0"), "record-crc": ("record-crc", "5.5.0"), "ipv6": ("ipv6", "4.9.7")}
-BITS = SalvageOptions(mending=frozenset({RepairedRecord.FLIPPED_BIT}), threads=1)
-AS_IS = SalvageOptions(mending=frozenset({RepairedRecord.AS_IS}), threads=1)
+BITS = SalvageOptions(agreed=frozenset({RepairedRecord.FLIPPED_BIT}), threads=1)
+AS_IS = SalvageOptions(agreed=frozenset({RepairedRecord.AS_IS}), threads=1)
 
 
 @cache
@@ -83,7 +83,7 @@ def test_any_flipped_bit_is_put_right_if_it_may_be(tmp_path: Path, name: str, wh
         store, at, files = _flipped(name, bit)
         found = salvaged(store.store(files), store.version, tmp_path, BITS)
         assert found.content.records[at] == store.content.records[at], bit
-        assert found.made.outcome.mended == Counter({RepairedRecord.FLIPPED_BIT: 1})
+        assert found.made.outcome.repaired == Counter({RepairedRecord.FLIPPED_BIT: 1})
         assert found.made.outcome.lost == []
 
 
@@ -101,7 +101,7 @@ def test_nothing_is_put_right_that_nobody_agreed_to(tmp_path: Path, name: str) -
     store, at, files = _flipped(name, _bits_of(name, "body")[13])
     found = _salvaged(store, files, tmp_path)
     assert at not in found.content.records
-    assert found.made.outcome.mendable == Counter({RepairedRecord.FLIPPED_BIT: 1})
+    assert found.made.outcome.repairable == Counter({RepairedRecord.FLIPPED_BIT: 1})
     assert found.made.outcome.lost_messages == 1
 
 
@@ -113,7 +113,7 @@ def test_two_flipped_bits_are_no_proof(tmp_path: Path, name: str) -> None:
     flip(files, path, 8 * position + bits[-5])
     found = _salvaged(store, files, tmp_path, BITS)
     assert at not in found.content.records
-    assert not found.made.outcome.mended
+    assert not found.made.outcome.repaired
 
 
 @pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
@@ -129,7 +129,7 @@ def test_a_damaged_body_as_it_is(tmp_path: Path, name: str, *, has_queues: bool)
     found = _salvaged(store, files, tmp_path, AS_IS)
     kept = found.content.records[at]
     assert kept[head : head + length - 1] == bytes(length - 1)
-    assert found.made.outcome.mended == Counter({RepairedRecord.AS_IS: 1})
+    assert found.made.outcome.repaired == Counter({RepairedRecord.AS_IS: 1})
     assert found.made.outcome.lost == []
     assert name != "record-crc" or record_crc_matches(kept)
 
@@ -154,7 +154,7 @@ def test_size_and_magic_are_told_by_all_else(
         without_queues(files)
     found = _salvaged(store, files, tmp_path)
     assert found.content.records[at] == raw
-    assert found.made.outcome.mended == Counter({RepairedRecord.FRAME: 1})
+    assert found.made.outcome.repaired == Counter({RepairedRecord.FRAME: 1})
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -165,7 +165,7 @@ def test_its_own_offset_is_where_it_lies(tmp_path: Path, name: str) -> None:
     overwrite(files, path, position + commitlog.MESSAGE_V1.position("physical_offset") + 5, 3)
     found = _salvaged(store, files, tmp_path)
     assert found.content.records[at] == store.content.records[at]
-    assert found.made.outcome.mended == Counter({RepairedRecord.OWN_OFFSET: 1})
+    assert found.made.outcome.repaired == Counter({RepairedRecord.OWN_OFFSET: 1})
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -179,7 +179,7 @@ def test_a_copy_at_the_end_is_no_message(tmp_path: Path, name: str) -> None:
     overwrite(files, path, position, 8)
     files[path] = b"".join((files[path][:end], copy := store.content.records[at], files[path][end + len(copy) :]))
     found = _salvaged(store, files, tmp_path)
-    assert RepairedRecord.OWN_OFFSET not in found.made.outcome.mended
+    assert RepairedRecord.OWN_OFFSET not in found.made.outcome.repaired
     assert found.content.records.keys() >= store.content.records.keys() - {last}
 
 
@@ -196,7 +196,7 @@ def test_a_copy_at_the_end_of_a_message_that_has_expired_is_none(tmp_path: Path,
     if not has_queues:
         without_queues(files)
     found = salvaged(store.store(files), store.version, tmp_path)
-    assert not found.made.outcome.mended
+    assert not found.made.outcome.repaired
     assert flaws(found, store.untouched(files), store.version, tmp_path, fits=store.readers) == []
 
 
@@ -251,7 +251,7 @@ def test_a_head_is_what_queue_or_neighbours_say(tmp_path: Path, name: str, field
         without_queues(files)
     found = salvaged(store.store(files), store.version, tmp_path)
     assert found.content.records[at] == raw
-    assert found.made.outcome.mended == Counter({RepairedRecord.HEAD: 1})
+    assert found.made.outcome.repaired == Counter({RepairedRecord.HEAD: 1})
     assert flaws(found, store.content, store.version, tmp_path, fits=store.readers) == []
 
 
@@ -265,7 +265,7 @@ def test_a_message_that_stands_in_its_queue_is_no_half_message(tmp_path: Path, n
     files[path] = files[path][:place] + bytes([files[path][place] | bits]) + files[path][place + 1 :]
     found = salvaged(store.store(files), store.version, tmp_path)
     assert found.content.records[at] == store.content.records[at]
-    assert found.made.outcome.mended == Counter({RepairedRecord.HEAD: 1})
+    assert found.made.outcome.repaired == Counter({RepairedRecord.HEAD: 1})
     assert flaws(found, store.content, store.version, tmp_path, fits=store.readers) == []
 
 
@@ -308,4 +308,4 @@ def test_an_impossible_head_goes_where_its_unit_says_though_damage_follows(
     overwrite(files, *store.file_of(after), len(store.content.records[after]))
     salvage = _salvaged(store, files, tmp_path)
     assert salvage.content.records[at] == store.content.records[at]
-    assert salvage.made.outcome.mended == Counter({RepairedRecord.HEAD: 1})
+    assert salvage.made.outcome.repaired == Counter({RepairedRecord.HEAD: 1})

@@ -60,7 +60,7 @@ def planned(root: Path, folder: Path, *donors: Path) -> Salvage:
     staging = folder / "staging"
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir()
-    options = SalvageOptions(donors=tuple(map(Replica.open, donors)), threads=1)
+    options = SalvageOptions(replicas=tuple(map(Replica.open, donors)), threads=1)
     return plan_salvage(
         survey(open_directory(root), RECIPES[NAME].conf.settings()), rules_for(VERSION), staging, options
     )
@@ -116,7 +116,7 @@ def test_a_donor_that_ends_earlier_gives_what_it_has(whole: Path, broken: Path, 
     backup.write_bytes((whole / log(2)).read_bytes()[:keep])
     all_lost = planned(broken, tmp_path).outcome.lost_messages
     made = planned(broken, tmp_path, backup)
-    given = made.outcome.donated_bytes
+    given = made.outcome.replica_bytes
     (start,) = (each.start - each.file_start for each in made.outcome.ranges if each.path == log(2))
     assert log_after(broken, made)[log(2)][: start + given] == (whole / log(2)).read_bytes()[: start + given]
     assert made.outcome.lost_messages <= all_lost
@@ -152,7 +152,7 @@ def test_another_log_gives_nothing(broken: Path, tmp_path: Path) -> None:
     make_store(RECIPES[NAME], other, VERSION, seed=5)
     alone, made = planned(broken, tmp_path), planned(broken, tmp_path, other)
     # A whole file that is missing has no neighbours in its own file; those of the files around it tell.
-    assert made.outcome.donated_bytes == 0
+    assert made.outcome.replica_bytes == 0
     assert any("another commit log" in note for note in made.notes)
     assert made.outcome.lost_messages == alone.outcome.lost_messages
 

@@ -31,7 +31,7 @@ def _check(store: Healthy, files: dict[str, bytes], folder: Path) -> None:
     assert blamed == set()
     found = salvaged(store.store(files), store.version, folder)
     assert gone(store.content, found.content) == []
-    assert not found.made.outcome.mended
+    assert not found.made.outcome.repaired
     assert flaws(found, store.content, store.version, folder, fits=store.readers) == []
 
 

@@ -68,7 +68,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> BadSectors:
 
 def _planned(path: Path, staging: Path, *donors: Path) -> Salvage:
     staging.mkdir()
-    options = SalvageOptions(donors=tuple(map(Replica.open, donors)), threads=1)
+    options = SalvageOptions(replicas=tuple(map(Replica.open, donors)), threads=1)
     return plan_salvage(survey(open_directory(path)), rules_for("5.5.0"), staging, options)
 
 

@@ -56,9 +56,9 @@ def test_nothing_is_missing() -> None:
 
 
 def test_a_gap_between_good_records() -> None:
-    (run,), misled = order(entries(straight(0, 1, 5, 6))).judged(everywhere)
+    (run,), misplaced = order(entries(straight(0, 1, 5, 6))).judged(everywhere)
     assert run == MissingRun((TOPIC, 0, False), 2, 3, SIZE, 2 * SIZE)
-    assert misled == []
+    assert misplaced == []
 
 
 def test_a_gap_for_which_damage_has_no_room_is_none() -> None:
@@ -81,11 +81,11 @@ def test_a_record_ahead_of_all_others_hides_nothing() -> None:
 
 @pytest.mark.parametrize("wild", [(1 << 63) - 1, (1 << 63) - 2])
 def test_the_highest_queue_offset_stands_in_front_of_no_other(wild: int) -> None:
-    missing, misled = order(entries(straight(0, 1, wild, 5, 6))).judged(
+    missing, misplaced = order(entries(straight(0, 1, wild, 5, 6))).judged(
         lambda _behind, before: everywhere(0, 0) if before > 2 * SIZE else 0
     )
     assert [(run.first, run.length) for run in missing] == [(2, 3)]
-    assert misled == [MisplacedRecord(2 * SIZE, TOPIC, 0, 2)]
+    assert misplaced == [MisplacedRecord(2 * SIZE, TOPIC, 0, 2)]
 
 
 def test_a_record_that_repeats_another_one_is_told_by_its_place() -> None:
@@ -101,8 +101,8 @@ def test_a_record_ahead_of_all_others_beside_damage(damage: list[int], queue_off
     """Where something else is missing as well, it was lost where the damage is."""
     found = order(entries([(0, 0), (1, 1), (1 << 40, 3), (5, 5), (6, 6)]))
     between = [place * SIZE for place in damage]
-    misled = found.judged(lambda behind, before: 3 * 91 * sum(behind < place < before for place in between))[1]
-    assert misled == ([] if queue_offset is None else [MisplacedRecord(3 * SIZE, TOPIC, 0, queue_offset)])
+    misplaced = found.judged(lambda behind, before: 3 * 91 * sum(behind < place < before for place in between))[1]
+    assert misplaced == ([] if queue_offset is None else [MisplacedRecord(3 * SIZE, TOPIC, 0, queue_offset)])
 
 
 def test_a_record_of_another_queue_is_told_by_the_hole_that_it_leaves() -> None:
@@ -166,14 +166,14 @@ def test_whatever_is_lost_is_found_missing(kept: list[bool], batch: int) -> None
     """All lost ones that good records follow, once each, between the right neighbours."""
     places = [(number, number) for number, is_kept in enumerate(kept) if is_kept]
     parts = [entries(places[at : at + batch]) for at in range(0, len(places), batch)]
-    runs, misled = order(*parts).judged(everywhere)
+    runs, misplaced = order(*parts).judged(everywhere)
     missing = [queue_offset for run in runs for queue_offset in range(run.first, run.first + run.length)]
     last = places[-1][0] if places else 0
     assert missing == [number for number, is_kept in enumerate(kept) if not is_kept and number < last]
     for run in runs:
         assert run.behind == (run.first - 1) * SIZE or (run.behind, run.first) == (-1, 0)
         assert run.before == (run.first + run.length) * SIZE
-    assert misled == []
+    assert misplaced == []
 
 
 @given(some.lists(some.integers(0, 30), min_size=1, max_size=40))
