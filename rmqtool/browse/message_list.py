@@ -11,9 +11,9 @@ from rmqtool.browse.message_row import COLUMNS, LOG_COLUMNS, MessageRow, columns
 from rmqtool.engine.reading.stored_message import StoredMessage, message_at
 from rmqtool.errors import RmqtoolError
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import MESSAGE_MAGICS
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.scan.blocks import Window
-from rmqtool.scan.judge import MESSAGE_MAGICS
 from rmqtool.scan.resync import find_next
 from rmqtool.store.directory import Segment
 

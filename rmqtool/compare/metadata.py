@@ -15,15 +15,14 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.controller import EPOCHS, agreed_end
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, ConfigState
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, GROUPS, TOPICS, ConfigState
 from rmqtool.store.config.epochs import BACKUP, read_epochs
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 
-SUBSCRIPTION_GROUPS: Final = "config/subscriptionGroup.json"
 _EPOCHS: Final = "epochs"
 _NUMBERS: Final = re.compile(r"-?[0-9]{1,19} -?[0-9]{1,19}", re.ASCII)
-CONFIG_FILES: Final = (TOPICS, SUBSCRIPTION_GROUPS, CONSUMER_OFFSETS, DELAY_OFFSETS)
+CONFIG_FILES: Final = (TOPICS, GROUPS, CONSUMER_OFFSETS, DELAY_OFFSETS)
 VALUE_MAX: Final = 2000
 """Characters of a configuration entry up to which it is kept as it is; a longer one is kept as its digest."""
 _VERSION: Final = "dataVersion"

@@ -17,6 +17,7 @@ from rmqtool.dump import json_kinds
 from rmqtool.dump.messages import CODED, NUMBERS, DumpedMessages
 from rmqtool.engine.rules.algorithms import PropertyDecoder
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import BORN_HOST_AT, STORE_HOST_AT
 from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.report.bodies import BODY_FIELDS, BodyForm
@@ -32,8 +33,6 @@ _SHORT: Final = 96
 """Bytes that suffice for a number, a host, a message id, null, and what is around a text."""
 _CHARACTERS: Final = 0x20000
 """Characters of which the kernel is told whether they are printable; later ones are rare."""
-_BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_host.address")
-_STORE_HOST_AT: Final = commitlog.MESSAGE_V1.position("store_host.address")
 _BODIES: Final = {BodyForm.TEXT: json_kinds.BODY_TEXT, BodyForm.BASE64: json_kinds.BASE64, BodyForm.HEX: json_kinds.HEX}
 
 
@@ -147,11 +146,11 @@ class JsonRows:
             return json_kinds.NUMBER, rows[name], 0
         match name:
             case "born_host":
-                return json_kinds.HOST, starts + _BORN_HOST_AT, 0
+                return json_kinds.HOST, starts + BORN_HOST_AT, 0
             case "store_host":
-                return json_kinds.HOST, starts + _STORE_HOST_AT, 0
+                return json_kinds.HOST, starts + STORE_HOST_AT, 0
             case "message_id":
-                return json_kinds.MESSAGE_ID, starts + _STORE_HOST_AT, rows["own_offset"]
+                return json_kinds.MESSAGE_ID, starts + STORE_HOST_AT, rows["own_offset"]
             case "tags" | "unique_key":
                 return self._text(json_kinds.TEXT, starts + rows[f"{name}_position"], rows[f"{name}_length"])
             case "keys":

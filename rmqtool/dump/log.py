@@ -14,13 +14,13 @@ from rmqtool.dump.request import RowSource
 from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import MESSAGE_MAGICS, PHYSICAL_OFFSET_AT
 from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.report.bodies import BODY_LIMIT
 from rmqtool.report.rows import DumpRow, RowBlock, bad_row, blank_row, message_row
 from rmqtool.scan.blocks import BLOCK_SIZE
 from rmqtool.scan.columns import Row, bare_row, row_tuples
 from rmqtool.scan.first_time import first_store_time_ms
-from rmqtool.scan.judge import MESSAGE_MAGICS
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, may_hold_data, reader_for, walk_split
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -29,13 +29,12 @@ from rmqtool.scan.walk import Batch, Walk
 from rmqtool.store.file_kinds import is_segment_name
 from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import Entry
+from rmqtool.verify.catalog.finding import MISSING_LOG_FILE
 
-MISSING_FILE: Final = "commitlog.missing-file"
 UNREADABLE: Final = "commitlog.unreadable-range"
 NOT_READABLE: Final = "commitlog.not-readable-by-version"
 FEW_ROWS: Final = 2000
 """Rows that the plain reader finds sooner than the compiled one is loaded."""
-_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 Rows = Iterator[DumpRow | RowBlock]
 
 
@@ -247,7 +246,7 @@ class LogDump(RowSource):
             return
         begin, end = int(entries[number - 1].name) + size, int(entries[number].name)
         if end > begin and self.row_filter.may_be_stored(self._first_ms(number - 1), self._first_ms(number)):
-            yield from self._missing(begin, end - begin, MISSING_FILE)
+            yield from self._missing(begin, end - begin, MISSING_LOG_FILE)
 
     def _missing(self, physical_offset: int, size: int, finding: str) -> Rows:
         """The row of a range of which there is no byte."""
@@ -304,7 +303,7 @@ def _first_offset(entry: Entry, source: ByteSource | None) -> int:
         return int(entry.name)
     if source is not None:
         with suppress(UnreadableError):
-            head = read_range(source, 0, _OWN_OFFSET_AT + 8)
-            if int.from_bytes(head[4:8], "big", signed=True) in MESSAGE_MAGICS and len(head) == _OWN_OFFSET_AT + 8:
-                return max(0, int.from_bytes(head[_OWN_OFFSET_AT:], "big", signed=True))
+            head = read_range(source, 0, PHYSICAL_OFFSET_AT + 8)
+            if int.from_bytes(head[4:8], "big", signed=True) in MESSAGE_MAGICS and len(head) == PHYSICAL_OFFSET_AT + 8:
+                return max(0, int.from_bytes(head[PHYSICAL_OFFSET_AT:], "big", signed=True))
     return 0

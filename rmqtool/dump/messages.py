@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import commitlog, properties, system_flag
+from rmqtool.formats.commitlog import BORN_HOST_AT, STORE_HOST_AT
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text, offset_message_id
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -20,8 +21,6 @@ from rmqtool.scan.walk import Batch
 
 TOMBSTONE_FINDING: Final = "commitlog.tombstone"
 """Of a record that a repair put in the place of a lost message: a note, so the row is no bad range."""
-_BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_host.address")
-_STORE_HOST_AT: Final = commitlog.MESSAGE_V1.position("store_host.address")
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class DumpedMessages:
 
     @property
     def born_host(self) -> list[str]:
-        return _each_once(host_text, self._hosts([_BORN_HOST_AT] * len(self.rows), system_flag.BORN_HOST_V6))
+        return _each_once(host_text, self._hosts([BORN_HOST_AT] * len(self.rows), system_flag.BORN_HOST_V6))
 
     @property
     def store_host(self) -> list[str]:
@@ -127,7 +126,7 @@ class DumpedMessages:
     @cached_property
     def _store_hosts(self) -> list[bytes]:
         starts = _each_once(
-            lambda flag: _STORE_HOST_AT + commitlog.host_extra(flag, system_flag.BORN_HOST_V6), self.sys_flag
+            lambda flag: STORE_HOST_AT + commitlog.host_extra(flag, system_flag.BORN_HOST_V6), self.sys_flag
         )
         return self._hosts(starts, system_flag.STORE_HOST_V6)
 

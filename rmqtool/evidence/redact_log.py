@@ -8,7 +8,8 @@ from typing import Final
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_record import masked, redact_frame, redact_record
 from rmqtool.formats import commitlog
-from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
+from rmqtool.formats.commitlog import MESSAGE_MAGICS
+from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.log import ScanOptions, plan_segments, walk_split
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict

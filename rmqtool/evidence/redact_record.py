@@ -14,7 +14,8 @@ from typing import Final
 from rmqtool.engine.timers.pop_body import decode_pop_body
 from rmqtool.evidence.hidden_names import HiddenNames
 from rmqtool.evidence.pseudonyms import Pseudonyms
-from rmqtool.formats import commitlog, pop, properties
+from rmqtool.formats import commitlog, pop, properties, system_flag
+from rmqtool.formats.commitlog import BODY_CRC_AT, BORN_HOST_AT, MESSAGE_MAGICS, PHYSICAL_OFFSET_AT, SYS_FLAG_AT
 from rmqtool.formats.record_crc import (
     CRC_MASK,
     PROPERTY_SIZE,
@@ -28,12 +29,6 @@ MASKED: Final = ord("x")
 _MASK: Final = bytes([0]) + bytes([MASKED]) * 255
 _FRAME: Final = Struct(">ii")
 _CRC: Final = Struct(">I")
-_CRC_AT: Final = commitlog.MESSAGE_V1.position("body_crc")
-_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
-_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
-_BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_timestamp_ms") + 8
-_BORN_IPV6, _STORE_IPV6 = 1 << 4, 1 << 5
-_MAGICS: Final = (commitlog.MAGIC_V1, commitlog.MAGIC_V2)
 _FLIPPED_BITS_MAX: Final = 8
 """Wrong bits up to which a damaged magic is still taken for one; more may be a text."""
 
@@ -109,7 +104,7 @@ def redact_record(raw: bytes, pseudonyms: Pseudonyms) -> bytes:
         _hide_hosts(head, pseudonyms.names)
     if body:
         difference = masked_crc(body) ^ masked_crc(new_body)
-        _CRC.pack_into(head, _CRC_AT, _CRC.unpack_from(head, _CRC_AT)[0] ^ difference)
+        _CRC.pack_into(head, BODY_CRC_AT, _CRC.unpack_from(head, BODY_CRC_AT)[0] ^ difference)
     return _with_record_crc(raw, bytes(head) + new_body + tail)
 
 
@@ -125,15 +120,15 @@ def redact_frame(raw: bytes, physical_offset: int, remaining: int, pseudonyms: P
         return masked(raw)
     if magic == commitlog.MAGIC_BLANK:
         return raw[:8] + masked(raw[8:])
-    own_offset = int.from_bytes(raw[_OFFSET_AT : _OFFSET_AT + 8], "big")
-    if len(raw) >= _OFFSET_AT + 8 and own_offset == physical_offset:
+    own_offset = int.from_bytes(raw[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8], "big")
+    if len(raw) >= PHYSICAL_OFFSET_AT + 8 and own_offset == physical_offset:
         head_size = min(_head_size(raw), len(raw))
         header = bytearray(raw[:head_size])
         if pseudonyms.names is not None:
             _hide_hosts(header, pseudonyms.names)
         head = bytes(header)
         return (head if _is_nearly_magic(magic) else head[:4] + masked(head[4:8]) + head[8:]) + masked(raw[head_size:])
-    if magic in _MAGICS:
+    if magic in MESSAGE_MAGICS:
         return raw[:8] + masked(raw[8:])
     if size < 0 or size > remaining:
         size = (1 << 31) - 1
@@ -227,19 +222,19 @@ def _with_record_crc(raw: bytes, redacted: bytes) -> bytes:
 
 def _head_size(raw: bytes) -> int:
     """Bytes in front of the body, by the flags that widen hosts."""
-    return commitlog.head_size(int.from_bytes(raw[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big"))
+    return commitlog.head_size(int.from_bytes(raw[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big"))
 
 
 def _hide_hosts(head: bytearray, names: HiddenNames) -> None:
     """Replace the addresses of producer and broker in the bytes before a body."""
-    flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
-    born_size = 16 if flag & _BORN_IPV6 else 4
-    store_size = 16 if flag & _STORE_IPV6 else 4
-    store_at = _BORN_HOST_AT + born_size + 4 + 8
-    for at, size in ((_BORN_HOST_AT, born_size), (store_at, store_size)):
+    flag = int.from_bytes(head[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
+    born_size = 16 if flag & system_flag.BORN_HOST_V6 else 4
+    store_size = 16 if flag & system_flag.STORE_HOST_V6 else 4
+    store_at = BORN_HOST_AT + born_size + 4 + 8
+    for at, size in ((BORN_HOST_AT, born_size), (store_at, store_size)):
         if len(head) >= at + size:
             head[at : at + size] = names.address(bytes(head[at : at + size]))
 
 
 def _is_nearly_magic(magic: int) -> bool:
-    return any(((magic ^ other) & 0xFFFFFFFF).bit_count() <= _FLIPPED_BITS_MAX for other in _MAGICS)
+    return any(((magic ^ other) & 0xFFFFFFFF).bit_count() <= _FLIPPED_BITS_MAX for other in MESSAGE_MAGICS)

@@ -15,6 +15,7 @@ from rmqtool.errors import RmqtoolError, UnsupportedError
 from rmqtool.extract.chosen import Choice, ChosenRecord, ChosenRecords, QueueRange
 from rmqtool.extract.config_files import config_files
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -36,8 +37,6 @@ from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.view import open_directory
 
-_QUEUE_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("queue_offset")
-_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _PREPARED_BEFORE_BODY: Final = 12
 """Bytes from the offset of the half message to the body; hosts, whose length varies, are before them."""
 _LOG: Final = "commitlog"
@@ -145,8 +144,8 @@ def _write_log(sources: Sequence[SourceLog], choice: Choice, output: Path, sizes
 def moved(record: ChosenRecord, physical_offset: int) -> bytearray:
     """A record as it is at another place: nothing else of it changes but where a committed one's half message was."""
     raw = bytearray(record.raw)
-    raw[_QUEUE_OFFSET_AT : _QUEUE_OFFSET_AT + 8] = record.queue_offset.to_bytes(8, "big")
-    raw[_OWN_OFFSET_AT : _OWN_OFFSET_AT + 8] = physical_offset.to_bytes(8, "big")
+    raw[QUEUE_OFFSET_AT : QUEUE_OFFSET_AT + 8] = record.queue_offset.to_bytes(8, "big")
+    raw[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8] = physical_offset.to_bytes(8, "big")
     if record.prepared_transaction_offset != TOMBSTONE:
         at = commitlog.head_size(record.sys_flag) - _PREPARED_BEFORE_BODY
         raw[at : at + 8] = bytes(8)

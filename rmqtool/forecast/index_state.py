@@ -21,9 +21,18 @@ from rmqtool.engine.dispatch.queue_entries import Rows
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.log_scan import Records
-from rmqtool.forecast.options import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, ForecastOptions
+from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats import system_flag
-from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, entry_position, file_size
+from rmqtool.formats.index import (
+    DEFAULT_ENTRY_COUNT,
+    DEFAULT_SLOT_COUNT,
+    ENTRY,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    entry_position,
+    file_size,
+)
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import is_java_long
 from rmqtool.store.index_file import IndexFile

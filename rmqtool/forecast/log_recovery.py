@@ -17,6 +17,7 @@ from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.record_check import RecordCheck, first_record
 from rmqtool.forecast.start_file import FirstRecord
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import MESSAGE_MAGICS, STORE_TIMESTAMP_AT, SYS_FLAG_AT
 from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -25,8 +26,6 @@ from rmqtool.store.directory import Segment
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.source import ByteSource, read_range
 
-_SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
-_STORE_TIMESTAMP_AT = commitlog.MESSAGE_V1.position("store_timestamp_ms")
 _FRAME = Struct(commitlog.BLANK.struct_code)
 _TIME = Struct(">q")
 
@@ -88,9 +87,9 @@ class LogState:
             if len(head) < commitlog.HEAD_SIZE_MAX:
                 return FirstRecord(has_magic=False, store_timestamp_ms=0, checked=None)
             _, magic = _FRAME.unpack_from(head)
-            known = (commitlog.MAGIC_V1, commitlog.MAGIC_V2) if self._rules.reads_v2 else (commitlog.MAGIC_V1,)
-            sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
-            at = _STORE_TIMESTAMP_AT
+            known = MESSAGE_MAGICS if self._rules.reads_v2 else (commitlog.MAGIC_V1,)
+            sys_flag = int.from_bytes(head[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
+            at = STORE_TIMESTAMP_AT
             if self._rules.ipv6_hosts and sys_flag & system_flag.BORN_HOST_V6:
                 at += commitlog.V6_EXTRA
             scan = self._scan(lenient=False)

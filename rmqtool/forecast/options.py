@@ -9,10 +9,6 @@ from typing import Final
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.log_digest import LogDigest
 
-DEFAULT_COMMITLOG_FILE_SIZE: Final = 1 << 30
-DEFAULT_QUEUE_UNITS: Final = 300_000
-DEFAULT_SLOT_COUNT: Final = 5_000_000
-DEFAULT_ENTRY_COUNT: Final = 20_000_000
 COUNT_WHOLE_LOG_UP_TO: Final = 8 << 30
 ARRAY_MAX: Final = (1 << 31) - 3
 """Elements of the longest array that a Java machine makes."""

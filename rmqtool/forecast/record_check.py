@@ -14,19 +14,17 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import BODY_LENGTH_AT, MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, decode_properties
 from rmqtool.formats.record_crc import CRC_MASK, PROPERTY_SIZE, stored_record_crc
 from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tags import parse_java_int
 from rmqtool.scan import columns
 from rmqtool.scan.columns import Row
-from rmqtool.scan.judge import MESSAGE_MAGICS
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import FRAME_SIZE, Walk
 
 _FRAME: Final = Struct(commitlog.BLANK.struct_code)
-_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
-_BODY_LENGTH_AT: Final = commitlog.MESSAGE_V1.position("body_length")
 NO_RECORD: Final = -1
 
 
@@ -118,7 +116,7 @@ class RecordCheck:
         return True
 
     def _has_host_flags(self, walk: Walk, position: int) -> bool:
-        return bool(_number(walk, position + _SYS_FLAG_AT, 4) & HOSTS_V6)
+        return bool(_number(walk, position + SYS_FLAG_AT, 4) & HOSTS_V6)
 
     def _has_record_crc(self, walk: Walk, position: int, row: Row) -> bool:
         stored = stored_record_crc(bytes(walk.window.bytes_at(position + row.size - PROPERTY_SIZE, PROPERTY_SIZE)))
@@ -138,9 +136,9 @@ class RecordCheck:
             return NO_RECORD
         if row.magic == commitlog.MAGIC_V2 and not self.rules.reads_v2:
             return NO_RECORD
-        sys_flag = int.from_bytes(walk.window.bytes_at(position + _SYS_FLAG_AT, 4), "big")
+        sys_flag = int.from_bytes(walk.window.bytes_at(position + SYS_FLAG_AT, 4), "big")
         extra = sum(commitlog.V6_EXTRA for bit in _V6_BITS if self.rules.ipv6_hosts and sys_flag & bit)
-        body_at = position + _BODY_LENGTH_AT + extra
+        body_at = position + BODY_LENGTH_AT + extra
         body_length = max(0, _number(walk, body_at, 4))
         topic_width = 2 if row.magic == commitlog.MAGIC_V2 else 1
         topic_at = body_at + 4 + body_length

@@ -27,16 +27,12 @@ from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
 from rmqtool.forecast.log_recovery import LogState, ScanResult
 from rmqtool.forecast.log_scan import PlainRecords, Records
-from rmqtool.forecast.options import (
-    DEFAULT_COMMITLOG_FILE_SIZE,
-    DEFAULT_QUEUE_UNITS,
-    ForecastOptions,
-)
+from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.queue_sides import ONLY_FILES, ONLY_ROCKSDB, AnyQueueState, LoadedSide, QueueSides
 from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
 from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import TOPICS, topics
@@ -46,6 +42,7 @@ from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
+from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
 from rmqtool.store.source import Closable, read_range
 
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
@@ -100,8 +97,8 @@ class Simulation(Closable):
         self._topics_config = self._configs.of(TOPICS)[TOPICS]
         self._topics = topics(self._topics_config)
         self.sides = self._queue_sides()
-        self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_QUEUE_UNITS * UNIT_SIZE, UNIT_SIZE)
-        self._batch_file_size = store.batch_file_size or DEFAULT_QUEUE_UNITS * BATCH_UNIT_SIZE
+        self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_FILE_UNITS * UNIT_SIZE, UNIT_SIZE)
+        self._batch_file_size = store.batch_file_size or DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE
         self.settings = DispatchSettings(
             rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, self._batch_topics()))
         )
@@ -173,7 +170,7 @@ class Simulation(Closable):
 
     def _load(self) -> None:
         store, rules = self.store, self.rules
-        log_file_size = store.commitlog_file_size or DEFAULT_COMMITLOG_FILE_SIZE
+        log_file_size = store.commitlog_file_size or DEFAULT_LOG_FILE_SIZE
         directories = log_directories(store)
         if len(directories) > 1 and not rules.multiple_log_paths:
             directories = ()  # the list is the name of one directory, which is not there

@@ -25,7 +25,7 @@ from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.scan.columns import MULTI_DISPATCH
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
-from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
@@ -171,8 +171,7 @@ def _compacted_topics(search: FeatureSearch) -> FeatureCount:
     store = search.store
     files = store.files.get(FileKind.COMPACTION_LOG, ())
     names = {entry.path.split("/")[2] for entry in files}
-    configured = topics(read_config(store.view, TOPICS))
-    names |= {name for name, topic in configured.items() if topic.cleanup_policy == "COMPACTION"}
+    names |= compacted_topics(topics(read_config(store.view, TOPICS)))
     first = min((entry.path for entry in files), default=TOPICS)
     problem = "whether compaction/ has messages that the commit log no longer has" if files else None
     return FeatureCount(len(names), first, problem=problem) if names else NOTHING

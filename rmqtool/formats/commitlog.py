@@ -15,6 +15,7 @@ from rmqtool.formats.layout import Format
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
 MAGIC_BLANK: Final = -875286124
+MESSAGE_MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 MAGIC_NAMES: Final = {MAGIC_V1: "v1", MAGIC_V2: "v2", MAGIC_BLANK: "blank"}
 MAGIC_BYTES: Final = {magic: magic.to_bytes(4, "big", signed=True) for magic in MAGIC_NAMES}
 
@@ -73,7 +74,7 @@ def message_struct(sys_flag: int = 0, magic: int = MAGIC_V1) -> Struct:
 
 _VARIANTS: Final = {
     (magic, hosts): message_struct(hosts, magic)
-    for magic in (MAGIC_V1, MAGIC_V2)
+    for magic in MESSAGE_MAGICS
     for hosts in (
         0,
         system_flag.BORN_HOST_V6,
@@ -110,7 +111,18 @@ BLANK: Final = Format(
     "Only these 8 bytes are written; what follows up to the end of the file is zero or old.",
 )
 
-HEAD_SIZE: Final = MESSAGE_V1.position("body_length") + 4
+# Positions in a record of version 1 or 2 with IPv4 hosts; the fields up to the first host are there in every record.
+MAGIC_AT: Final = MESSAGE_V1.position("magic")
+BODY_CRC_AT: Final = MESSAGE_V1.position("body_crc")
+QUEUE_OFFSET_AT: Final = MESSAGE_V1.position("queue_offset")
+PHYSICAL_OFFSET_AT: Final = MESSAGE_V1.position("physical_offset")
+SYS_FLAG_AT: Final = MESSAGE_V1.position("sys_flag")
+BORN_HOST_AT: Final = MESSAGE_V1.position("born_host.address")
+STORE_TIMESTAMP_AT: Final = MESSAGE_V1.position("store_timestamp_ms")
+STORE_HOST_AT: Final = MESSAGE_V1.position("store_host.address")
+BODY_LENGTH_AT: Final = MESSAGE_V1.position("body_length")
+
+HEAD_SIZE: Final = BODY_LENGTH_AT + 4
 """Bytes in front of the body with both hosts IPv4."""
 HEAD_SIZE_MAX: Final = HEAD_SIZE + 2 * V6_EXTRA
 """The same with both hosts IPv6."""

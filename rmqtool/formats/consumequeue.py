@@ -21,6 +21,8 @@ UNIT: Final = Format(
     "Queue offset q is at byte 20*q of the queue; a unit counts while physical_offset >= 0 and record_size > 0.",
 )
 UNIT_SIZE: Final = 20
+DEFAULT_FILE_UNITS: Final = 300_000
+"""Units of a queue file where the broker's configuration says nothing."""
 assert UNIT.size == UNIT_SIZE
 
 FILLER_UNIT: Final = (0, 0x7FFFFFFF, 0)

@@ -12,13 +12,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from rmqtool.engine.segments.log_position import Position, flushed_end, log_begin, mark_of, what_is_lost
 from rmqtool.errors import RmqtoolError, UnreadableError
-from rmqtool.pipeline.tables.log_splits import MISSING_FILE, UNREADABLE, LogTask, log_tasks
+from rmqtool.pipeline.tables.log_splits import UNREADABLE, LogTask, log_tasks
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile
 from rmqtool.pipeline.tables.options import PLANNING_THREADS, SourceOptions
 from rmqtool.pipeline.tables.table import MessagesTable, in_mode, with_judgement
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.store.directory import Store
+from rmqtool.verify.catalog.finding import MISSING_LOG_FILE
 
 REPLACED: Final = "commitlog.replaced"
 """The log is another one than the stream has read, or was cut; it is read from its begin."""
@@ -156,7 +157,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._tell(label, message)
         begin, at = log_begin(store), position.physical_offset
         is_removed = begin > at
-        lost = LostRange(label, at, max(0, begin - at), MISSING_FILE if is_removed else REPLACED)
+        lost = LostRange(label, at, max(0, begin - at), MISSING_LOG_FILE if is_removed else REPLACED)
         return Position(begin), lost
 
     def _tell(self, label: str, message: str) -> None:

@@ -20,7 +20,6 @@ from rmqtool.engine.dispatch.compaction import (
     CompactionWriter,
     FileSizes,
     broker_sizes,
-    compacted_topics,
     configured_sizes,
     keyed_messages,
 )
@@ -30,6 +29,8 @@ from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
+from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sizes import infer_file_size
@@ -94,12 +95,12 @@ def compaction_sizes(store: Store) -> FileSizes:
 
 def _write(store: Store, names: list[QueueName], folder: Path) -> Iterator[tuple[QueueName, str]]:
     """Write the queues; what each has got, as sentences."""
-    topics = compacted_topics(store) & {topic for topic, _ in names}
+    compacted = compacted_topics(topics(read_config(store.view, TOPICS))) & {topic for topic, _ in names}
     with ExitStack() as stack:
         queues = {name: _MergedQueue(store, name, folder) for name in names}
         for queue in queues.values():
             stack.callback(queue.close)
-        for name, message in keyed_messages(store, topics, with_raw=True) if topics else ():
+        for name, message in keyed_messages(store, compacted, with_raw=True) if compacted else ():
             if name in queues:
                 queues[name].append(message)
         for name, queue in queues.items():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.formats import checkpoint, commitlog, consumequeue, dledger, index, timer
+from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.layout import Format
 from rmqtool.formats.record_crc import PROPERTY_SIZE, masked_crc, record_crc_property, stored_record_crc
 from rmqtool.repair.machine.plan import Loss
@@ -34,7 +35,6 @@ from rmqtool.store.view import StoreView
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MESSAGE_MAGICS: Final = (commitlog.MAGIC_V1, commitlog.MAGIC_V2)
 COPY_BYTES_MAX: Final = 64 << 20
 """Bytes that one patch copies; whole files are replaced by other means."""
 _UNITS: Final = {
@@ -184,7 +184,7 @@ def _record(source: ByteSource, at: int, *, is_dledger: bool) -> _Structure:
     if is_dledger and magic not in MESSAGE_MAGICS:
         return _declared(source, dledger.ENTRY, at, dledger.ENTRY_SIZE)
     is_sound = magic in MESSAGE_MAGICS and commitlog.RECORD_SIZE_MIN <= size <= source.size - at
-    sys_flag = int.from_bytes(head[commitlog.MESSAGE_V1.position("sys_flag") :][:4], "big")
+    sys_flag = int.from_bytes(head[SYS_FLAG_AT:][:4], "big")
     length = size if is_sound else min(commitlog.head_size(sys_flag), source.size - at)
     name = commitlog.MESSAGE_V2.name if magic == commitlog.MAGIC_V2 else commitlog.MESSAGE_V1.name
     return _Structure(name, at, read_range(source, at, length), _record_fields)

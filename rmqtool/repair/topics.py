@@ -21,6 +21,7 @@ from rmqtool.formats.system_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import create_file, replace_file
 from rmqtool.store.config.config_json import (
+    COMPACTION,
     CONSUMER_OFFSETS,
     TOPICS,
     ConfigState,
@@ -114,7 +115,7 @@ def _attributes(
     if any(name == topic for name, _ in reader.store.batch_queues):
         attributes["queue.type"] = "BatchCQ"
     if topic in compacted:
-        attributes["cleanup.policy"] = "COMPACTION"
+        attributes["cleanup.policy"] = COMPACTION
     note = "".join(f", {name} {value} (shown by its files)" for name, value in attributes.items())
     if topic.startswith("%"):
         return attributes, note  # of a group, for retries

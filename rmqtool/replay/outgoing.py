@@ -15,6 +15,7 @@ from rmqtool.dump.waiting import DELAYED_TOPICS, DueTimes
 from rmqtool.engine.append.validation import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import commitlog, properties, system_flag
+from rmqtool.formats.properties import TIMER_DELIVER_MS
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.topics import is_broker_topic
 from rmqtool.report.bodies import BodyChoice
@@ -43,7 +44,6 @@ _DROPPED: Final = frozenset(
 )
 """Properties that the old broker set, or that would make the new one delay the message or take it for a half one."""
 _TIMER_PREFIX: Final = "TIMER_"
-_DELIVER_AT: Final = "TIMER_DELIVER_MS"
 _INT_DIGITS_MAX: Final = 9
 
 
@@ -210,7 +210,7 @@ def _delay(stored: Mapping[str, str], due_ms: int) -> dict[str, str]:
     """What makes a new broker deliver later: the level, whose time begins again, or the time itself (from 5.0.0 on)."""
     if properties.DELAY_LEVEL in stored:
         return {properties.DELAY_LEVEL: stored[properties.DELAY_LEVEL]}
-    return {_DELIVER_AT: str(due_ms)}
+    return {TIMER_DELIVER_MS: str(due_ms)}
 
 
 def _is_timers(name: str) -> bool:

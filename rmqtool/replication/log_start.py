@@ -13,12 +13,12 @@ from contextlib import ExitStack
 from typing import Final
 
 from rmqtool.replication.connection import MasterAddress, MasterConnection, MasterLostError, Timing, Transfer
+from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
 
 PROBES: Final = 8
 """Connections at a time."""
 SETTLE_SECONDS: Final = 10.0
 """A request acknowledges all before it: no message from so long ago is waited for (syncFlushTimeout is 5 s)."""
-_USUAL_FILE_SIZE: Final = 1 << 30
 _OTHER_PROTOCOL: Final = (
     "is this its replication port (haListenPort), and does the broker run without a controller "
     "(enableControllerMode=false)?"
@@ -79,7 +79,7 @@ def find_log_start(
     while time.monotonic() - asked_at < SETTLE_SECONDS * timing.report / Timing().report:
         on_wait()
         time.sleep(0.1)
-    step = file_size or (_USUAL_FILE_SIZE if last_start % _USUAL_FILE_SIZE == 0 else 1)
+    step = file_size or (DEFAULT_LOG_FILE_SIZE if last_start % DEFAULT_LOG_FILE_SIZE == 0 else 1)
     start = _search(address, 0, last_start, step, timing, on_wait)
     if step == 1 or file_size is not None or not _has(address, [start - 1], timing, on_wait):
         return start

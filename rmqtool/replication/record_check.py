@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MESSAGE_MAGICS
 from rmqtool.scan.blocks import Window
 from rmqtool.scan.columns import Row
-from rmqtool.scan.judge import MESSAGE_MAGICS, TopicTable, judge_frame
+from rmqtool.scan.judge import TopicTable, judge_frame
 from rmqtool.scan.log import COMPILED_FROM_BYTES, reader_for
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import FINDING_IDS, Verdict

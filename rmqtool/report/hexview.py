@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import SYS_FLAG_AT
 from rmqtool.formats.layout import Field, fields_of
 from rmqtool.formats.message_id import address_text
 from rmqtool.report.text import columns_of, counted, cropped, escaped
@@ -95,7 +96,7 @@ def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTE
 def message_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
     """The parts of a message record, in the form that its magic and host flags give it."""
     magic = int.from_bytes(read(4, 4), "big", signed=True)
-    sys_flag = int.from_bytes(read(commitlog.MESSAGE_V1.position("sys_flag"), 4), "big")
+    sys_flag = int.from_bytes(read(SYS_FLAG_AT, 4), "big")
     return parts_of(read, length, fields_of(commitlog.message_variant(magic, sys_flag)), limit)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import BORN_HOST_AT
 from rmqtool.formats.properties import MULTI_QUEUE_OFFSET, split_properties
 from rmqtool.formats.record_crc import PROPERTY_SIZE, stored_record_crc
 from rmqtool.formats.system_flag import HOSTS_V6
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 _MASK: Final = (1 << 64) - 1
 _FACTOR: Final = 0x9FB21C651E98DF25
 _FINISH: Final = 0xD6E8FEB86659FD93
-_AT_BORN_HOST: Final = commitlog.MESSAGE_V1.position("born_host.address")
 _MULTI_QUEUE_OFFSET: Final = MULTI_QUEUE_OFFSET.encode()
 
 
@@ -135,7 +135,7 @@ def _row_digests(batch: Batch, row: Row, *, by_content: bool, record_crc: bool) 
         identity = finished(mixed(topic_digest, text_digest(key)))
     else:
         born_on_v6 = row.sys_flag & system_flag.BORN_HOST_V6
-        host = head[_AT_BORN_HOST:][: commitlog.V6_HOST_SIZE if born_on_v6 else commitlog.V4_HOST_SIZE]
+        host = head[BORN_HOST_AT:][: commitlog.V6_HOST_SIZE if born_on_v6 else commitlog.V4_HOST_SIZE]
         identity = finished(mixed(mixed(row.born_timestamp_ms, text_digest(host)), content))
     left_out = properties if row.features & columns.MULTI_DISPATCH else crc
     whole = mixed(mixed(mixed(text_digest(head), content), text_digest(left_out)), row.physical_offset)

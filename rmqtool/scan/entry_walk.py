@@ -10,9 +10,9 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.formats import commitlog, dledger
+from rmqtool.formats.commitlog import MESSAGE_MAGICS
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.columns import Row, bare_row
-from rmqtool.scan.judge import MESSAGE_MAGICS
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch, Walk
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import STORE_TIMESTAMP_AT, SYS_FLAG_AT
 from rmqtool.store.source import ByteSource, read_range
-
-_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
-_STORE_TIMESTAMP_AT: Final = commitlog.MESSAGE_V1.position("store_timestamp_ms")
 
 
 def first_store_time_ms(source: ByteSource) -> int | None:
@@ -20,6 +16,6 @@ def first_store_time_ms(source: ByteSource) -> int | None:
         return None
     if head[4:8] not in (commitlog.MAGIC_BYTES[commitlog.MAGIC_V1], commitlog.MAGIC_BYTES[commitlog.MAGIC_V2]):
         return None
-    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
-    at = _STORE_TIMESTAMP_AT + commitlog.host_extra(sys_flag, system_flag.BORN_HOST_V6)
+    sys_flag = int.from_bytes(head[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
+    at = STORE_TIMESTAMP_AT + commitlog.host_extra(sys_flag, system_flag.BORN_HOST_V6)
     return int.from_bytes(head[at : at + 8], "big", signed=True) if len(head) >= at + 8 else None

@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.java_text import decode_java_utf8, java_hash_of_bytes
 from rmqtool.formats.properties import (
     INNER_BASE,
@@ -24,7 +25,6 @@ from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row, bare_row
 from rmqtool.scan.rules import Verdict
 
-MESSAGE_MAGICS: Final = (commitlog.MAGIC_V1, commitlog.MAGIC_V2)
 TAIL_READ: Final = 2 + 32767 + 2 + 32767
 """Bytes in which everything behind the body lies."""
 
@@ -51,7 +51,6 @@ _HEADS: Final = {
         HOSTS_V6,
     )
 }
-_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _NEED: Final = {b"TAGS": 0, b"KEYS": 1, b"UNIQ_KEY": 2, b"DELAY": 3}
 _INNER: Final = b"INNER_"
@@ -165,7 +164,7 @@ def judge_parts(
         record_crc: whether a whole-record CRC counts.
     """
     size, magic = FRAME.unpack_from(head)
-    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big", signed=True)
+    sys_flag = int.from_bytes(head[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big", signed=True)
     layout = _HEADS[sys_flag & HOSTS_V6]
     topic_width = 2 if magic == commitlog.MAGIC_V2 else 1
     if layout.size + topic_width + 2 > size:

@@ -9,11 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from rmqtool.errors import UnreadableError
+from rmqtool.formats.commitlog import MESSAGE_MAGICS
 from rmqtool.formats.record_crc import is_record_crc_lost, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.entry_walk import EntryWalk
-from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
+from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.kernels.compile_notice import ON_PLAIN_READING
 from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.plain import PlainReader

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row, bare_row, row_dtype, row_tuples
-from rmqtool.scan.judge import MESSAGE_MAGICS, TopicTable, judge_frame, judge_parts, judge_record
+from rmqtool.scan.judge import TopicTable, judge_frame, judge_parts, judge_record
 from rmqtool.scan.resync import find_next
 from rmqtool.scan.rules import KEEPS_ITS_LENGTH, Verdict
 from rmqtool.scan.split import Split, SplitOutcome
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from rmqtool.scan.row_columns import PlainRows
 
 FRAME_SIZE: Final = 8
-_HOST_FLAGS_AT: Final = commitlog.MESSAGE_V1.position("sys_flag") + 3
+_HOST_FLAGS_AT: Final = SYS_FLAG_AT + 3
 """Position of the byte with the flags that widen hosts."""
 _STORE_TIMESTAMP: Final = Row._fields.index("store_timestamp_ms")
 STALE_MARGIN_MS: Final = 1000

@@ -12,6 +12,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.file_kinds import (
     FileKind,
@@ -45,8 +46,6 @@ EVIDENCE: Final = frozenset(
     }
 )  # fmt: skip
 """Kinds of which one file makes a directory a store; `lock` and `config/` are too common to tell anything."""
-UNIT_SIZE: Final = 20
-BATCH_UNIT_SIZE: Final = 46
 """Bytes of a consume queue unit, of which a file holds a whole number (`MessageStoreConfig`)."""
 STORE_DIRECTORIES: Final = frozenset({"commitlog", "consumequeue"})
 

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from typing import Final
 
 from rmqtool.errors import UnreadableError
+from rmqtool.formats.commitlog import MESSAGE_MAGICS
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import Entry, StoreView
@@ -48,14 +49,13 @@ def _ends_inside(view: StoreView, last: Entry, position: int) -> bool:
         UnreadableError: the file cannot be read.
     """
     # Late, for it brings construct with it, which a store whose units are sound does not need.
-    from rmqtool.formats.commitlog import MAGIC_V1, MAGIC_V2
 
     with closing(view.open(last.path)) as source:
         frame = read_range(source, position, _FRAME.size)
     if len(frame) < _FRAME.size:
         return False
     size, magic = _FRAME.unpack(frame)
-    return magic in (MAGIC_V1, MAGIC_V2) and _FRAME.size < size <= last.size - position
+    return magic in MESSAGE_MAGICS and _FRAME.size < size <= last.size - position
 
 
 def _look(source: ByteSource, end: int, ends_inside: Callable[[int], bool]) -> tuple[bool, int]:

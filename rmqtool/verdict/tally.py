@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 from rmqtool.verify.catalog.finding import (
+    MISSING_LOG_FILE,
     REBUILD_COMPACTION,
     REBUILD_DELAYS,
     REBUILD_TIMER,
@@ -23,7 +24,6 @@ _OF_FILES: Final = frozenset(
 _LOGS: Final = ("commitlog.", "dledger.")
 _NOT_DERIVED: Final = ("commitlog", "config", "store")
 """Kinds of findings that do not say that something differs from the log."""
-_MISSING: Final = "commitlog.missing-file"
 _URGENT: Final = ("undo", "salvage", "recover", "rebuild")
 """Commands that repair more than the ones after them; what is left are parts of `rebuild`."""
 
@@ -66,7 +66,7 @@ class FindingTally:
         else:
             self._remedies.setdefault(finding.id, remedy)
         is_of_log = finding.id.startswith(_LOGS) and finding.severity is Severity.ERROR
-        if finding.id == _MISSING:
+        if finding.id == MISSING_LOG_FILE:
             self.missing_files += finding.count
         elif is_of_log and finding.id not in _OF_FILES:
             self.damaged += finding.count

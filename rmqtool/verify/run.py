@@ -22,7 +22,7 @@ from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.checkpoint_file import readable_checkpoint
-from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, topics
+from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, compacted_topics, topics
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
@@ -66,7 +66,6 @@ from rmqtool.verify.survey.result import SplitResult, merge
 
 OnFinding = Callable[[Finding], None]
 
-_COMPACTION: Final = "COMPACTION"
 _LOG: Final = "commitlog"
 
 
@@ -212,7 +211,6 @@ class _Verifier:
     ) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
         batch = frozenset(map(topic_bytes, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
-        unchecked = {topic_bytes(name) for name, config in known.items() if config.cleanup_policy == _COMPACTION}
         context = VerifyContext(
             self.store,
             self.rules,
@@ -222,7 +220,7 @@ class _Verifier:
             queues.batch,
             queues.order,
             index=tuple(index.maps),
-            unchecked_topics=frozenset(unchecked),
+            unchecked_topics=frozenset(map(topic_bytes, compacted_topics(known))),
             is_index_known=index.is_known,
         )
         newest, size = newest_record(context)

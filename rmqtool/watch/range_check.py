@@ -12,7 +12,7 @@ from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, reader_for, walk_split
 from rmqtool.scan.split import Split, whole_file
-from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
+from rmqtool.store.config.config_json import TOPICS, batch_topics, compacted_topics, topics
 from rmqtool.store.config.read_config import read_configs
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.view import Entry
@@ -25,7 +25,6 @@ from rmqtool.verify.survey.result import SplitResult
 from rmqtool.watch.index_windows import IndexWindow, index_window
 from rmqtool.watch.queue_windows import QueueWindows, TrackedQueues
 
-COMPACTION: Final = "COMPACTION"
 OF_A_START: Final = "index.would-be-dropped"
 """What a start after a crash would do, which is nothing about a broker that runs."""
 
@@ -162,6 +161,5 @@ class RangeChecker:
             config = read_configs(store.view, [TOPICS]).get(TOPICS)
             known = {} if config is None else topics(config)
             batch = batch_topics(known, (topic for topic, _ in store.batch_queues))
-            unchecked = frozenset(name for name, one in known.items() if one.cleanup_policy == COMPACTION)
-            self._topics = entry, batch, unchecked
+            self._topics = entry, batch, compacted_topics(known)
         return self._topics[1:]

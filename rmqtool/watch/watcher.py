@@ -25,7 +25,7 @@ from rmqtool.store.checkpoint_file import read_checkpoint
 from rmqtool.store.directory import Store, with_settings
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.probe_lock import LockStatus, lock_state
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
 from rmqtool.verify.files.log_files import log_file_findings
 from rmqtool.watch.index_windows import file_findings, full_files, index_end
 from rmqtool.watch.lag import Alarms, Lags
@@ -322,7 +322,7 @@ class Watcher:
             return False
         findings = [
             one for one in log_file_findings(look.store, None)
-            if one.id == "commitlog.missing-file" and (one.physical_offset or 0) <= at
+            if one.id == MISSING_LOG_FILE and (one.physical_offset or 0) <= at
         ]  # fmt: skip
         if not self._suspects.confirms(at, findings):
             return False

@@ -10,7 +10,7 @@ from struct import pack, unpack_from
 import pytest
 
 from rmqtool.formats import dledger
-from rmqtool.formats.commitlog import MESSAGE_V1
+from rmqtool.formats.commitlog import BODY_CRC_AT
 from tests.broker.conftest import JudgeOf
 from tests.broker.files import copy_store
 from tests.broker.test_rebuild_dledger import VERSIONS, served
@@ -44,7 +44,7 @@ def entry_garbage(store: Path, starts: list[int]) -> None:
 
 
 def message_overwritten(store: Path, starts: list[int]) -> None:
-    field = MESSAGE_V1.position("body_crc")
+    field = BODY_CRC_AT
     patch(store / DATA, starts[len(starts) // 2] + dledger.ENTRY_SIZE + field, b"\x01\x02\x03\x04")
 
 

@@ -16,6 +16,7 @@ from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import SYS_FLAG_AT
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -29,7 +30,6 @@ JudgeOf = Callable[[str], Judge]
 
 LOG_FILE_SIZE = 32768
 CONFIG = {"mappedFileSizeCommitLog": LOG_FILE_SIZE, "mappedFileSizeConsumeQueue": 2000}
-SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
 BODY_AT = 88
 """Where the body of a record begins whose hosts are IPv4."""
 BORN_AT = commitlog.MESSAGE_V1.position("born_timestamp_ms")

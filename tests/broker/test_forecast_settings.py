@@ -13,7 +13,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.result import Forecast
 from rmqtool.forecast.unsimulated import unsimulated_settings
-from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -50,7 +50,7 @@ def test_a_broker_that_checks_offsets_ends_at_a_record_that_was_moved(
     answers = killed_store(judge, path, CONFIG)
     file, position = log_file(path, answers[-20]["physicalOffset"])
     with file.open("r+b") as opened:
-        opened.seek(position + commitlog.MESSAGE_V1.position("physical_offset"))
+        opened.seek(position + PHYSICAL_OFFSET_AT)
         opened.write((1 << 20).to_bytes(8, "big"))
     ends = [
         with_setting(

@@ -13,7 +13,7 @@ from rmqtool.engine.append.message import Message
 from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.formats.commitlog import MESSAGE_V1
+from rmqtool.formats.commitlog import BODY_LENGTH_AT
 from rmqtool.report.json_schemas import schema_text
 from rmqtool.store.relaxed_json import parse_relaxed_json
 from tests.commands.schema_check import schema_errors
@@ -145,7 +145,7 @@ def test_damage_is_left_out_or_refused_where_offsets_stay(write: Callable[..., P
     source = write("source", orders(100))
     log = sorted((source / "commitlog").iterdir())
     with log[1].open("r+b") as file:
-        file.seek(MESSAGE_V1.position("body_length") + 10)
+        file.seek(BODY_LENGTH_AT + 10)
         file.write(b"\xff")
     words = [source, "--topic", "*", "--output", tmp_path / "new"]
     assert "the messages between would be missing" in refused("extract", *words, "--keep-offsets").err

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Final
 
 from rmqtool.formats import commitlog
-from rmqtool.formats.commitlog import MAGIC_V1, MAGIC_V2
+from rmqtool.formats.commitlog import BODY_CRC_AT, MAGIC_V1, MAGIC_V2, SYS_FLAG_AT
 from rmqtool.formats.record_crc import masked_crc
 from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.plain import PlainReader
@@ -26,7 +26,6 @@ from tests.scan.strategies import SEGMENTS, SHORT_TOPICS
 
 INPUTS: Final = 256
 """Mutated records of one scan."""
-_CRC_AT: Final = commitlog.MESSAGE_V1.position("body_crc")
 _LONG: Final = 600
 
 
@@ -134,9 +133,11 @@ def _tally(log: LogBytes, found: Scanned, where: str) -> Tally:
 
 def _mend_crc(raw: bytearray, begin: int, end: int) -> None:
     """Make the CRC right for the body that the record claims, where it claims one."""
-    sys_flag_at = begin + commitlog.MESSAGE_V1.position("sys_flag")
+    sys_flag_at = begin + SYS_FLAG_AT
     head = commitlog.head_size(int.from_bytes(raw[sys_flag_at : sys_flag_at + 4], "big", signed=True))
     body = begin + head
     length = int.from_bytes(raw[body - 4 : body], "big", signed=True)
     if body <= end and 0 < length <= end - body:
-        raw[begin + _CRC_AT : begin + _CRC_AT + 4] = masked_crc(bytes(raw[body : body + length])).to_bytes(4, "big")
+        raw[begin + BODY_CRC_AT : begin + BODY_CRC_AT + 4] = masked_crc(bytes(raw[body : body + length])).to_bytes(
+            4, "big"
+        )

@@ -17,11 +17,12 @@ from rmqtool.commands.options.help_groups import OUTPUT, STORE
 from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import NotAStoreError, RefusedError
 from rmqtool.evidence.location import BundleLocation, without_paths
+from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.memory import settle
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf, with_properties
-from rmqtool.store.directory import UNIT_SIZE, Settings, Store, with_settings
+from rmqtool.store.directory import Settings, Store, with_settings
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report

@@ -8,14 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.commands.messages import Messages
-from rmqtool.engine.reading.message_places import (
-    SEARCHED_MAX,
-    MessagePlaces,
-    compacted_topics,
-    log_bytes,
-    places_of,
-    search_log,
-)
+from rmqtool.engine.reading.message_places import SEARCHED_MAX, MessagePlaces, log_bytes, places_of, search_log
 from rmqtool.engine.reading.query import DEFAULT_COUNT
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.reading.stored_message import StoredMessage
@@ -23,6 +16,8 @@ from rmqtool.formats.message_id import message_ids
 from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.report.text import size_text
 from rmqtool.scan.row_filter import RowFilter
+from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.verdict.command_line import CommandLine
 
 if TYPE_CHECKING:
@@ -56,7 +51,7 @@ def explanation(
         )
     else:
         stored_messages = iter(())
-    compacted = compacted_topics(reader)
+    compacted = compacted_topics(topics(read_config(reader.store.view, TOPICS)))
     places = (
         places_of(reader, message, compacted)
         for message in islice(stored_messages, DEFAULT_COUNT)

@@ -16,7 +16,15 @@ from rmqtool.engine.append.validation import is_legal_name
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats import properties as names
-from rmqtool.store.config.config_json import TOPICS, ConfigFile, next_version, table_of, topic_entry
+from rmqtool.store.config.config_json import (
+    BATCH_QUEUE,
+    COMPACTION,
+    TOPICS,
+    ConfigFile,
+    next_version,
+    table_of,
+    topic_entry,
+)
 
 READ, WRITE, INHERIT = 4, 2, 1
 MODEL_TOPIC: Final = "TBW102"
@@ -24,7 +32,6 @@ MODEL_TOPIC: Final = "TBW102"
 CLIENT_QUEUE_COUNT: Final = 4
 """Queues that a producer asks for (`DefaultMQProducer#defaultTopicQueueNums`)."""
 RETRIES_MAX: Final = 16
-_COMPACTED: Final = "COMPACTION"
 _DEFAULT_QUEUES: Final = 16
 
 
@@ -173,8 +180,8 @@ def _topic(entry: object) -> SendTopic:
         _integer(entry, "perm", READ | WRITE),
         entry.get("order") is True,
         entry.get("topicFilterType") == "MULTI_TAG",
-        attributes.get("queue.type") == "BatchCQ",
-        attributes.get("cleanup.policy") == _COMPACTED,
+        attributes.get("queue.type") == BATCH_QUEUE,
+        attributes.get("cleanup.policy") == COMPACTION,
     )
 
 

@@ -11,6 +11,7 @@ from rmqtool.errors import UnsupportedError
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.store.config.broker_conf import BrokerConf
+from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE, DEFAULT_QUEUE_FILE_SIZE
 
 
 class Slave(StrEnum):
@@ -65,8 +66,8 @@ class WriterConfig:
         synchronous_flush: every put is on the disk before it is reported (flushDiskType).
     """
 
-    commitlog_file_size: int = 1 << 30
-    consumequeue_file_size: int = 6_000_000
+    commitlog_file_size: int = DEFAULT_LOG_FILE_SIZE
+    consumequeue_file_size: int = DEFAULT_QUEUE_FILE_SIZE
     extension_file_size: int = 48 << 20
     batch_file_size: int = 13_800_000
     index_slot_count: int = DEFAULT_SLOT_COUNT

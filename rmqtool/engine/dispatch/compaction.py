@@ -15,23 +15,19 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
-from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MESSAGE_V1
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, PHYSICAL_OFFSET_AT
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
-from rmqtool.store.config.config_json import TOPICS, topics
-from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Settings, Store
 from rmqtool.store.file_kinds import segment_name
 
 LOG_DIRECTORY: Final = "compaction/compactionLog"
 QUEUE_DIRECTORY: Final = "compaction/compactionCq"
-COMPACTION: Final = "COMPACTION"
 _UNIT: Final = Struct(BATCH_UNIT.struct_code)
 _END_UNIT: Final = _UNIT.pack(-1, 0, 0, 0, 0, 0, -1, 0)
 _BLANK: Final = Struct(">ii")
-_OWN_OFFSET: Final = MESSAGE_V1.position("physical_offset")
 FILES_MIN: Final = 5
 """Queue files that a log file is as long as, at least."""
 _COLUMNS: Final = ("queue_offset", "size", "body_length", "tags_code", "store_timestamp_ms")
@@ -56,12 +52,6 @@ class FileSizes(NamedTuple):
 
     log: int
     queue: int
-
-
-def compacted_topics(store: Store) -> frozenset[str]:
-    """Topics that `config/topics.json` names as compacted."""
-    known = topics(read_config(store.view, TOPICS))
-    return frozenset(name for name, config in known.items() if config.cleanup_policy == COMPACTION)
 
 
 def configured_sizes(settings: Settings) -> FileSizes | None:
@@ -134,7 +124,7 @@ class CompactionWriter:
             self._roll()
         log, queue = self._files
         place = self._start + log.tell()
-        log.write(message.raw[:_OWN_OFFSET] + place.to_bytes(8) + message.raw[_OWN_OFFSET + 8 :])
+        log.write(message.raw[:PHYSICAL_OFFSET_AT] + place.to_bytes(8) + message.raw[PHYSICAL_OFFSET_AT + 8 :])
         queue.write(
             _UNIT.pack(place, size, message.tags_code, message.store_timestamp_ms, message.queue_offset, 1, -1, 0)
         )

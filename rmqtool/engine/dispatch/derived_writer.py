@@ -24,7 +24,7 @@ from rmqtool.engine.dispatch.queue_entries import (
 )
 from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, QueueWriter
 from rmqtool.errors import WriteError
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueKey, QueueName, TypedQueueKey
 from rmqtool.store.file_kinds import segment_name
@@ -39,8 +39,8 @@ QUEUES, EXTENSIONS, BATCH_QUEUES = "consumequeue", "consumequeue_ext", "batchcon
 class DerivedSizes:
     """Bytes of full files. `extension` is None where the store has no extensions (`enableConsumeQueueExt`)."""
 
-    queue: int = 300_000 * UNIT_SIZE
-    batch: int = 300_000 * BATCH_UNIT_SIZE
+    queue: int = DEFAULT_FILE_UNITS * UNIT_SIZE
+    batch: int = DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE
     extension: int | None = None
 
 

@@ -18,14 +18,13 @@ from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, UnitKind, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.formats.consumequeue import DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END
 from rmqtool.store.directory import QueueFiles, Segment
 
 FILES_EXAMINED: Final = 3
 """Recovery reads this many files from the end and trusts the ones before."""
 BLOCK_UNITS: Final = 4096
-DEFAULT_UNITS_PER_FILE: Final = 300_000
 READ_UNITS: Final = 4096
 """Units that are read ahead while iterating."""
 READ_WHOLE_BYTES: Final = 1 << 18
@@ -110,7 +109,7 @@ class LoadedFiles:
             UnreadableError: a file cannot be read.
         """
         if not quickly:
-            file_size = file_size or DEFAULT_UNITS_PER_FILE * kind.size
+            file_size = file_size or DEFAULT_FILE_UNITS * kind.size
         loaded = cls(
             with_content(queue.segments) if queue is not None and file_size > 0 else (), file_size, kind, files
         )

@@ -22,8 +22,9 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import MESSAGE_MAGICS, PHYSICAL_OFFSET_AT
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
+from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.source import read_range
@@ -37,9 +38,8 @@ CANDIDATES_MAX: Final = 256
 QUIET_BYTES: Final = 1 << 20
 """Zeros that must follow the last record, for the end to count as found; a hole is not read further than this."""
 
-_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _OWN_OFFSET: Final = Struct(">q")
-_HEAD: Final = _OWN_OFFSET_AT + _OWN_OFFSET.size
+_HEAD: Final = PHYSICAL_OFFSET_AT + _OWN_OFFSET.size
 FRAME_SIZE: Final = 8
 
 
@@ -123,7 +123,7 @@ class _Hop:
         if len(head) < _HEAD:
             return None
         verdict, size, magic = judge_frame(head, segment.size - position)
-        own_offset = _OWN_OFFSET.unpack_from(head, _OWN_OFFSET_AT)[0]
+        own_offset = _OWN_OFFSET.unpack_from(head, PHYSICAL_OFFSET_AT)[0]
         good = verdict == Verdict.GOOD and magic in MESSAGE_MAGICS and own_offset == segment.start + position
         return size if good else None
 

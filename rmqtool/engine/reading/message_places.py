@@ -23,12 +23,9 @@ from rmqtool.scan.columns import row_tuples
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.rules import Verdict
-from rmqtool.store.config.config_json import TOPICS, topics
-from rmqtool.store.config.read_config import read_config
 
 SEARCHED_MAX: Final = 256 << 20
 """Bytes of a log that are searched for a message that queues or index do not have: a second or two."""
-_COMPACTION: Final = "COMPACTION"
 _QUEUED: Final = frozenset({"none", "commit"})
 """Transaction types of messages that stand in a queue."""
 _SECOND_MS: Final = 1000
@@ -58,17 +55,11 @@ class MessagePlaces:
         return self.in_queue is not False and self.in_index is not False
 
 
-def compacted_topics(reader: Reader) -> frozenset[str]:
-    """Topics whose queues are not those that the log is dispatched into."""
-    known = topics(read_config(reader.store.view, TOPICS))
-    return frozenset(name for name, config in known.items() if config.cleanup_policy == _COMPACTION)
-
-
 def places_of(reader: Reader, message: StoredMessage, compacted: frozenset[str]) -> MessagePlaces | None:
     """Where a message of the log can be found; None for bytes that are no sound message.
 
     Args:
-        compacted: see `compacted_topics`.
+        compacted: topics whose queues are not those that the log is dispatched into.
 
     Raises:
         UnreadableError: a file of the queue or of the index cannot be read.

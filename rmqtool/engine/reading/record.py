@@ -17,6 +17,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log, RecordLocation
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, properties, system_flag
+from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.layout import fields_of
 from rmqtool.formats.message_id import host_text, offset_message_id
@@ -27,7 +28,6 @@ TAIL_SIZE_MAX: Final = 2 + 32767 + 2 + commitlog.PROPERTIES_LENGTH_MAX
 """Bytes in which topic and properties lie, whatever their lengths claim."""
 PORT_MAX: Final = 65535
 CRC_BLOCK: Final = 1 << 20
-_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _READ_AT_ONCE: Final = 512
 """Bytes of a record that are read at first; most small ones lie in them."""
 
@@ -207,13 +207,13 @@ def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
     start = _first_bytes(log, place)
     if len(start) < commitlog.RECORD_SIZE_MIN:
         return None
-    sys_flag = int.from_bytes(start[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big", signed=True)
+    sys_flag = int.from_bytes(start[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big", signed=True)
     form = _HEADS[sys_flag & HOSTS_V6 if log.rules.ipv6_hosts else 0]
     if len(start) < form.struct.size:
         return None
     head = dict(zip(form.names, form.struct.unpack_from(start), strict=True))
     magic = head["magic"]
-    if magic not in (commitlog.MAGIC_V1, commitlog.MAGIC_V2) or not 0 < head["size"] <= place.readable_length:
+    if magic not in MESSAGE_MAGICS or not 0 < head["size"] <= place.readable_length:
         return None
     body_length = max(0, head["body_length"])
     tail_at = form.struct.size + body_length

@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final
 
 from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import STORE_TIMESTAMP_AT, SYS_FLAG_AT
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
 
@@ -29,10 +29,6 @@ def loaded_segments(segments: tuple[Segment, ...], file_size: int, rules: Broker
     if rules.size_mismatch is SizeMismatch.IGNORE_REST:
         return tuple(takewhile(lambda segment: segment.size == file_size, segments))
     return segments
-
-
-_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
-_STORE_TIMESTAMP_AT: Final = commitlog.MESSAGE_V1.position("store_timestamp_ms")
 
 
 @dataclass(frozen=True)
@@ -109,8 +105,8 @@ class Log:
         if place is None:
             return -1
         head = self.read(place, 0, min(record_size, commitlog.HEAD_SIZE + commitlog.V6_EXTRA))
-        sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
-        at = _STORE_TIMESTAMP_AT
+        sys_flag = int.from_bytes(head[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
+        at = STORE_TIMESTAMP_AT
         if self.rules.ipv6_hosts:
             at += commitlog.host_extra(sys_flag, system_flag.BORN_HOST_V6)
         # The broker throws where the record is shorter than its head; a lookup cannot go on then either.

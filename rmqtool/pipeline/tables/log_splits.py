@@ -27,12 +27,12 @@ from rmqtool.scan.split_start import PROOF_BYTES, first_row_from
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.remote import view_of_files
 from rmqtool.store.view import StoreView
+from rmqtool.verify.catalog.finding import MISSING_LOG_FILE
 
 PART_BYTES: Final = 256 << 20
 """Bytes of a file that one task reads; longer than what it reads twice to prove its seams."""
 TASKS_BY_TIME: Final = 32
 """Tasks of a log, at most, that look at store times: one that finds its files outside costs more than the look."""
-MISSING_FILE: Final = "commitlog.missing-file"
 UNREADABLE: Final = "commitlog.unreadable-range"
 SEAM: Final = "commitlog.unproven-seam"
 """A part does not end where the next one begins; one part a file reads it right."""
@@ -164,7 +164,7 @@ def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilt
         path, physical_offset, size = part.missing
         if _may_hide(physical_offset, size, row_filters):
             before = MessageBatches(schema, SourceFile(part.store, path))
-            yield before.range_row(physical_offset, size, MISSING_FILE, file_position=None)
+            yield before.range_row(physical_offset, size, MISSING_LOG_FILE, file_position=None)
     try:
         source = part.view.open(part.path)
     except UnreadableError:

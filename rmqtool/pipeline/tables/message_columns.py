@@ -15,17 +15,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import BORN_HOST_AT, MESSAGE_MAGICS, STORE_HOST_AT
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text
 from rmqtool.pipeline.tables.decoded_bodies import content_batches, whole_content
 from rmqtool.pipeline.tables.texts import Bytes, Numbers, binary_array, property_maps, text_array, word_lists
 from rmqtool.pipeline.tables.times import time_array
-from rmqtool.scan.judge import MESSAGE_MAGICS
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
 
-_BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_host.address")
-_STORE_HOST_AT: Final = commitlog.MESSAGE_V1.position("store_host.address")
 _HEX: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), np.uint8).reshape(256, 2)
 _VERDICTS: Final = pa.array([verdict.name.lower().replace("_", "-") for verdict in Verdict])
 _FINDINGS: Final = pa.array([FINDING_IDS.get(verdict) for verdict in Verdict], pa.string())
@@ -175,7 +173,7 @@ class _Messages(_Bare):
         return self._by_code("sys_flag", system_flag.compression)
 
     def _born_host(self) -> pa.Array:
-        return self._hosts(self._at + _BORN_HOST_AT, system_flag.BORN_HOST_V6)
+        return self._hosts(self._at + BORN_HOST_AT, system_flag.BORN_HOST_V6)
 
     def _store_host(self) -> pa.Array:
         return self._hosts(self._store_host_at, system_flag.STORE_HOST_V6)
@@ -233,7 +231,7 @@ class _Messages(_Bare):
 
     @cached_property
     def _store_host_at(self) -> Numbers:
-        return np.asarray(self._at + _STORE_HOST_AT + self._born_extra)
+        return np.asarray(self._at + STORE_HOST_AT + self._born_extra)
 
     def _has(self, bit: int) -> NDArray[np.bool_]:
         return np.asarray(self.rows["sys_flag"] & bit != 0)

@@ -12,7 +12,7 @@ from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnknownSizeError
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.queue_name import topic_bytes
 from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
@@ -29,9 +29,13 @@ from rmqtool.store.index_slots import shows_entry_count
 from rmqtool.store.sink import FileSink, TrackingSink
 from rmqtool.store.sizes import DEFAULT_INDEX_FILE_SIZE
 
-DEFAULT_UNITS: Final = 300_000
-_QUEUE: Final = ("consumequeue_file_size", "a queue file", DEFAULT_UNITS * UNIT_SIZE, "--queue-file-size BYTES or ")
-_BATCH: Final = ("batch_file_size", "a batch queue file", DEFAULT_UNITS * BATCH_UNIT_SIZE, "")
+_QUEUE: Final = (
+    "consumequeue_file_size",
+    "a queue file",
+    DEFAULT_FILE_UNITS * UNIT_SIZE,
+    "--queue-file-size BYTES or ",
+)
+_BATCH: Final = ("batch_file_size", "a batch queue file", DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE, "")
 _SLOTS: Final = ("index_slot_count", "an index file (its hash slots)", DEFAULT_SLOT_COUNT, "--index-slots N or ")
 _ENTRIES: Final = ("index_entry_count", "an index file (its entries)", DEFAULT_ENTRY_COUNT, "--index-entries N or ")
 

@@ -25,7 +25,7 @@ from rmqtool.formats.checkpoint import (
 )
 from rmqtool.repair.machine.plan import ABORT_NAME
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
-from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
@@ -42,7 +42,7 @@ def abort_reason(store: Store, rules: BrokerRules) -> str | None:
     database = store.queue_database
     if database is not None and database.failure is RocksFailure.NO_LIBRARY:
         return "the consume queues are in RocksDB, and rmqtool[rocksdb], which writes them, is not installed"
-    compacted = any(topic.cleanup_policy == "COMPACTION" for topic in topics(read_config(store.view, TOPICS)).values())
+    compacted = compacted_topics(topics(read_config(store.view, TOPICS)))
     if rules.compaction and (compacted or store.files.get(FileKind.COMPACTION_LOG)):
         return "topics are compacted: only a broker's start after a crash updates the compaction log"
     if is_rocksdb_used(store.files.get(FileKind.ROCKSDB, ())):

@@ -18,18 +18,17 @@ from typing import BinaryIO, Final
 from rmqtool.engine.reading.dledger_log import BadRange, DLedgerLog, LogEntry, read_entries
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
-from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MAGIC_BYTES, MESSAGE_V1
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MAGIC_BYTES, PHYSICAL_OFFSET_AT
 from rmqtool.formats.dledger import ENTRY_SIZE
+from rmqtool.formats.properties import HALF_TOPIC
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Segment
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.sink import reported
 from rmqtool.store.source import ByteSource, read_range
 
-_OWN_OFFSET: Final = MESSAGE_V1.position("physical_offset")
 _PREPARED_BEFORE_BODY: Final = 12
 """Bytes from the offset of the half message to the body: both host addresses, whose length varies, are before them."""
-_HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 _FILE_SIZE_MAX: Final = (1 << 31) - 1
 """Brokers keep the size of a log file in 32 bits with a sign."""
 
@@ -120,12 +119,12 @@ class _Writer:
             self._next_file()
         raw = bytearray(read_range(source, entry.file_position + ENTRY_SIZE, record.size))
         place = self._start + self._at
-        raw[_OWN_OFFSET : _OWN_OFFSET + 8] = place.to_bytes(8, "big")
+        raw[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8] = place.to_bytes(8, "big")
         half = bisect_left(self._halves, record.prepared_transaction_offset)
         if self._halves[half : half + 1] == array("q", [record.prepared_transaction_offset]):
             at = record.body_position - _PREPARED_BEFORE_BODY
             raw[at : at + 8] = self._new_halves[half].to_bytes(8, "big")
-        if record.topic == _HALF:
+        if record.topic == HALF_TOPIC:
             self._halves.append(record.physical_offset)
             self._new_halves.append(place)
         self._write(raw)

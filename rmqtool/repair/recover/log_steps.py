@@ -13,6 +13,7 @@ from typing import Final
 
 from rmqtool.errors import RefusedError, UnknownSizeError
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import MAGIC_AT, PHYSICAL_OFFSET_AT
 from rmqtool.formats.queue_name import topic_text
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import Remove, Step, remove_file, replace_file, write_range
@@ -25,19 +26,17 @@ from rmqtool.store.sink import DirectorySink
 from rmqtool.store.sizes import infer_log_file_size
 from rmqtool.store.source import ByteSource, FilePart, Zeros, read_range, read_salvaging
 from rmqtool.store.view import StoreView
-from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.verify.files.log_files import misnamed_files
 
 MISNAMED: Final = "commitlog.stray-file"
-SHAPE: Final = frozenset({"commitlog.wrong-file-size", "commitlog.empty-file", MISNAMED, "commitlog.missing-file"})
+SHAPE: Final = frozenset({"commitlog.wrong-file-size", "commitlog.empty-file", MISNAMED, MISSING_LOG_FILE})
 """Findings about files as such: no record is damaged, and what lies behind is reached all the same."""
 TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail", "commitlog.file-after-end"})
 _COPY: Final = 4 << 20
 _SEARCHED_MAX: Final = 64 << 20
 """Bytes after a full file's end that are searched for records."""
 _MAGIC: Final = commitlog.MAGIC_V1.to_bytes(4, "big", signed=True)
-_MAGIC_AT: Final = commitlog.MESSAGE_V1.position("magic")
-_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 
 
 def damage_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -137,8 +136,8 @@ def _record_after(source: ByteSource, start: int, position: int, data_end: int) 
     content = read_range(source, position, min(data_end - position, _SEARCHED_MAX))
     at = content.find(_MAGIC)
     while at >= 0:
-        begin = at - _MAGIC_AT
-        own = content[begin + _OWN_OFFSET_AT : begin + _OWN_OFFSET_AT + 8]
+        begin = at - MAGIC_AT
+        own = content[begin + PHYSICAL_OFFSET_AT : begin + PHYSICAL_OFFSET_AT + 8]
         if begin >= 0 and len(own) == 8 and int.from_bytes(own, "big") == start + position + begin:
             return True
         at = content.find(_MAGIC, at + 1)

@@ -54,7 +54,7 @@ from rmqtool.repair.recover.scope import (
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.verify.files.log_files import log_file_findings
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
@@ -211,7 +211,7 @@ class _Recover:
         if not self._store.commitlog:
             if self._store.files.get(FileKind.DLEDGER):
                 require_log(self._store)
-            lost = tuple(finding for finding in self._wrong if finding.id == "commitlog.missing-file")
+            lost = tuple(finding for finding in self._wrong if finding.id == MISSING_LOG_FILE)
             notes = (unmounted_text(self._store, 0),) if lost else ()
             return PlannedRepair(() if lost else tuple(self._steps), notes, self._findings, lost)
         if (cut_at := self._options.cut_at) is not None:
@@ -265,7 +265,7 @@ class _Recover:
             for path in self._store.stray_log_directories
         ]
         for finding in self._wrong:
-            if finding.id == "commitlog.missing-file":
+            if finding.id == MISSING_LOG_FILE:
                 then = (
                     "a broker skips it" if finding.length is not None else "the end of the commit log is lost with it"
                 )

@@ -17,12 +17,11 @@ from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.rules import FINDING_IDS
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import segment_name
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
 from rmqtool.verify.survey.queue_map import Open, QueueMap
 
 RANGES: Final = frozenset(FINDING_IDS.values()) - TAIL
 """Findings about bytes in which no record can be read as it stands."""
-MISSING_FILE: Final = "commitlog.missing-file"
 MISSING_FILES_MAX: Final = 100
 """Files side by side that are made again."""
 
@@ -105,7 +104,7 @@ def _in_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRang
 def _missing_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRange]:
     size = store.commitlog_file_size
     for finding in findings:
-        if finding.id != MISSING_FILE or not finding.length or finding.physical_offset is None or not size:
+        if finding.id != MISSING_LOG_FILE or not finding.length or finding.physical_offset is None or not size:
             continue
         if is_too_far(finding, size):
             continue
@@ -117,7 +116,7 @@ def _missing_files(store: Store, findings: Iterable[Finding]) -> Iterator[Damage
 
 def is_too_far(finding: Finding, file_size: int) -> bool:
     """Whether so many files are missing that the name of the next one is rather wrong; brokers pass over them."""
-    return finding.id == MISSING_FILE and (finding.length or 0) > MISSING_FILES_MAX * file_size
+    return finding.id == MISSING_LOG_FILE and (finding.length or 0) > MISSING_FILES_MAX * file_size
 
 
 def _good_end(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> int:

@@ -12,11 +12,12 @@ from rmqtool.engine.reading.record import Record, SingleRecord, decode_record, r
 from rmqtool.engine.segments.log import Log, RecordLocation
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.formats.queue_name import topic_bytes, topic_text
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.repair.salvage.record_repair import MENDED_MAX, with_fields, with_record_crc
-from rmqtool.scan.judge import MESSAGE_MAGICS, TopicTable, judge_record
+from rmqtool.scan.judge import TopicTable, judge_record
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.queue_order import MisplacedRecord
@@ -82,9 +83,6 @@ def _changed(
     return with_record_crc(changed) if record_crc and stored_record_crc(raw) is not None else changed
 
 
-_SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
-
-
 def restored(
     log: Log, place: RecordLocation, limit: int, *, record_crc: bool, known_size: int | None = None
 ) -> tuple[Record, bytes] | None:
@@ -130,7 +128,7 @@ def _size_by_lengths(log: Log, place: RecordLocation, limit: int, topic_width: i
     head = log.read(place, 0, commitlog.HEAD_SIZE_MAX)
     if len(head) < commitlog.HEAD_SIZE:
         return None
-    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
+    sys_flag = int.from_bytes(head[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
     at = commitlog.HEAD_SIZE
     at += commitlog.host_extra(sys_flag, system_flag.BORN_HOST_V6)
     at += commitlog.host_extra(sys_flag, system_flag.STORE_HOST_V6)

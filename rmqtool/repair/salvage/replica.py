@@ -13,6 +13,7 @@ from typing import Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT
 from rmqtool.repair.salvage.damage_context import Neighbor
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.scan.judge import judge_frame
@@ -23,7 +24,6 @@ from rmqtool.store.directory import survey
 from rmqtool.store.source import ByteSource, FileSource, read_range
 from rmqtool.store.view import open_directory
 
-_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _PROBE: Final = commitlog.HEAD_SIZE
 
 
@@ -149,7 +149,7 @@ def _single(path: Path) -> ReplicaFile:
         size = source.size
     verdict, _, magic = judge_frame(head, size) if len(head) >= _PROBE else (Verdict.BAD_SIZE, 0, 0)
     if verdict == Verdict.GOOD and magic != commitlog.MAGIC_BLANK:
-        return ReplicaFile(path, int.from_bytes(head[_OWN_OFFSET_AT : _OWN_OFFSET_AT + 8], "big"), size)
+        return ReplicaFile(path, int.from_bytes(head[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8], "big"), size)
     if path.name.isascii() and path.name.isdigit():
         return ReplicaFile(path, int(path.name), size)
     raise NotAStoreError(f"{path}: not a commit log file, neither by content nor by name")

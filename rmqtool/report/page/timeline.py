@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from rmqtool.formats.checkpoint import LATEST_MS
 from rmqtool.report.page.lane import Lane
 from rmqtool.report.page.strip import Axis
 from rmqtool.report.text import counted
 from rmqtool.times import time_text
 
-LATEST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999; a later time is damage."""
 _CHECKPOINT: Final = (
     ("commitlog_timestamp_ms", "Checkpoint: commit log"),
     ("consumequeue_timestamp_ms", "Checkpoint: queues"),

@@ -13,6 +13,7 @@ import numpy
 from numba import uint64
 
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.commitlog import BORN_HOST_AT
 from rmqtool.formats.properties import RECORD_CRC
 from rmqtool.formats.record_crc import PROPERTY_SIZE
 from rmqtool.scan.kernels.shared import compiled, inlined
@@ -20,7 +21,6 @@ from rmqtool.scan.kernels.shared import compiled, inlined
 FACTOR = uint64(0x9FB21C651E98DF25)
 FINISH = uint64(0xD6E8FEB86659FD93)
 HALF = uint64(32)
-AT_BORN_HOST = commitlog.MESSAGE_V1.position("born_host.address")
 BORN_V6, V4_HOST_SIZE, V6_EXTRA = system_flag.BORN_HOST_V6, commitlog.V4_HOST_SIZE, commitlog.V6_EXTRA
 MAGIC_V2 = commitlog.MAGIC_V2
 CRC_NAME = numpy.frombuffer(RECORD_CRC.encode() + b"\x01", numpy.uint8)
@@ -94,7 +94,7 @@ def record_digests(buffer, base, rows, by_content, record_crc, identity, content
             identity[k] = finished(mixed(topic_digest, key))
         else:
             host = V4_HOST_SIZE + (V6_EXTRA if row.sys_flag & BORN_V6 else 0)
-            born = mixed(uint64(row.born_timestamp_ms), text_digest(buffer, at + AT_BORN_HOST, host))
+            born = mixed(uint64(row.born_timestamp_ms), text_digest(buffer, at + BORN_HOST_AT, host))
             identity[k] = finished(mixed(born, content[k]))
         head = text_digest(buffer, at, tail - row.body_length - at)
         crc = text_digest(buffer, properties + kept, row.properties_length - kept)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import UnreadableError, UsageError
-from rmqtool.store.directory import UNIT_SIZE, Settings
+from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.store.directory import Settings
 from rmqtool.store.queue_roles import QueueRoles
 from rmqtool.store.relaxed_json import join_surrogates
 from rmqtool.store.source import FileSource, read_range

@@ -42,7 +42,8 @@ DATABASES: Final = tuple(
 DELAY_OFFSETS: Final = "config/delayOffset.json"
 TIMER_METRICS: Final = "config/timermetrics"
 _WITHOUT_BROKER: Final = {DELAY_OFFSETS, TIMER_METRICS}
-_BATCH_QUEUE: Final = "BatchCQ"
+BATCH_QUEUE: Final = "BatchCQ"
+COMPACTION: Final = "COMPACTION"
 _OF_CONSUMERS: Final = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS)
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
@@ -173,8 +174,13 @@ def batch_topics(known: Mapping[str, TopicConfig], directories: Iterable[str]) -
         known: what `topics` gives.
         directories: topics that have batch queues in the store.
     """
-    configured = {topic.name for topic in known.values() if topic.queue_type == _BATCH_QUEUE}
+    configured = {topic.name for topic in known.values() if topic.queue_type == BATCH_QUEUE}
     return frozenset(configured | {topic for topic in directories if topic not in known})
+
+
+def compacted_topics(known: Mapping[str, TopicConfig]) -> frozenset[str]:
+    """The topics whose messages are also in `compaction/`, the newest of each key, and need not be in a queue."""
+    return frozenset(topic.name for topic in known.values() if topic.cleanup_policy == COMPACTION)
 
 
 def consumer_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqtool.verify.catalog.finding import ALL, RECOVER, SALVAGE, FindingType, error, note, warning
+from rmqtool.verify.catalog.finding import ALL, MISSING_LOG_FILE, RECOVER, SALVAGE, FindingType, error, note, warning
 
 _ENDS_HERE: Final = (
     (
@@ -130,7 +130,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "apache/rocketmq#1434",
     ),
     error(
-        "commitlog.missing-file",
+        MISSING_LOG_FILE,
         "A file between two others is missing, or files that the queues point to are missing.",
         "only logs the gap; messages in it cannot be read, and a scan continues after it",
         "mount the disk of the commit log, or copy the file from a replica; else salvage turns the queue "

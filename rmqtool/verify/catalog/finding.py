@@ -10,6 +10,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
+MISSING_LOG_FILE: Final = "commitlog.missing-file"
+
 
 class Severity(Enum):
     """How much a finding matters; the value stands in JSON."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch.compaction import compacted_topics, configured_sizes, keyed_messages
+from rmqtool.engine.dispatch.compaction import configured_sizes, keyed_messages
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
@@ -24,6 +24,8 @@ from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sizes import infer_file_size
@@ -103,7 +105,9 @@ def _missing(store: Store, served: dict[_QueueName, set[int]], log_file_size: in
     """Messages of the commit log that are newer than all of their compacted queue, or the last one of their key."""
     newer: Counter[_QueueName] = Counter()
     last_of_key: defaultdict[_QueueName, dict[int, bool]] = defaultdict(dict)
-    names = {topic for topic in compacted_topics(store) if not unsafe_name(topic)}  # these have findings of their own
+    names = {
+        topic for topic in compacted_topics(topics(read_config(store.view, TOPICS))) if not unsafe_name(topic)
+    }  # these have findings of their own
     for (topic, queue_id), message in keyed_messages(store, names, with_raw=False) if names else ():
         name, offset = (topic, str(queue_id)), message.queue_offset
         if queue_id < 0 or (log_file_size and message.size + BLANK_SIZE_MIN > log_file_size):

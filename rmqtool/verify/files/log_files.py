@@ -12,6 +12,7 @@ from typing import Final
 from rmqtool.engine.reading.log_end import LogTail, log_tail
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.judge import judge_frame
@@ -20,11 +21,10 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind, is_broker_directory, segment_name
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry, StoreView
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
 
-_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _LOOKED_AT: Final = 64 << 10
 """Bytes at the begin of a file whose records are asked where they lie."""
 
@@ -189,7 +189,7 @@ def _told_starts(view: StoreView, segment: Segment, looked_at: int = _LOOKED_AT)
         verdict, length, magic = judge_frame(memoryview(head)[at:], room - at)
         if verdict != Verdict.GOOD or magic == commitlog.MAGIC_BLANK:
             break
-        starts[int.from_bytes(head[at + _OWN_OFFSET_AT :][:8], "big", signed=True) - at] += 1
+        starts[int.from_bytes(head[at + PHYSICAL_OFFSET_AT :][:8], "big", signed=True) - at] += 1
         at += length
     return starts
 
@@ -244,7 +244,7 @@ def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int |
     count = max(1, (end - begin) // size) if end is not None and size else 1
     text = "the file is missing" if count == 1 else f"{count} files are missing, starting with this one"
     return finding(
-        "commitlog.missing-file",
+        MISSING_LOG_FILE,
         neighbour.rpartition("/")[0] + "/" + segment_name(begin),
         text if lost is None else f"{text}; {lost} units of the queues point there",
         physical_offset=begin,

@@ -12,7 +12,7 @@ from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.dispatch import derived_writer
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.formats.commitlog import MAGIC_BLANK, MESSAGE_V1
+from rmqtool.formats.commitlog import MAGIC_BLANK, SYS_FLAG_AT
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.system_flag import TRANSACTION_ROLLBACK
 from rmqtool.repair.build import segment_dispatch
@@ -162,7 +162,7 @@ def turn_into_rollback(file: Path, number: int) -> None:
     at = 0
     for _ in range(number):
         at += int.from_bytes(content[at : at + 4], "big")
-    place = at + MESSAGE_V1.position("sys_flag")
+    place = at + SYS_FLAG_AT
     content[place : place + 4] = TRANSACTION_ROLLBACK.to_bytes(4, "big")
     file.write_bytes(content)
 

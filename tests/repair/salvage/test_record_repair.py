@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import BODY_CRC_AT, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
 from rmqtool.formats.record_crc import record_crc_matches
 from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.salvage.plan import SalvageOptions
@@ -42,7 +43,7 @@ def _chosen(name: str) -> tuple[Healthy, int]:
 
 
 def _head_size(store: Healthy, at: int) -> int:
-    field = commitlog.MESSAGE_V1.position("sys_flag")
+    field = SYS_FLAG_AT
     sys_flag = int.from_bytes(store.content.records[at][field : field + 4], "big")
     return commitlog.head_size(sys_flag)
 
@@ -55,9 +56,7 @@ def _body_length(store: Healthy, at: int) -> int:
 def _bits_of(name: str, what: str) -> list[int]:
     store, at = _chosen(name)
     head = _head_size(store, at)
-    start, length = {"body": (head, _body_length(store, at)), "crc": (commitlog.MESSAGE_V1.position("body_crc"), 4)}[
-        what
-    ]
+    start, length = {"body": (head, _body_length(store, at)), "crc": (BODY_CRC_AT, 4)}[what]
     return list(range(8 * start, 8 * (start + length)))
 
 
@@ -162,7 +161,7 @@ def test_its_own_offset_is_where_it_lies(tmp_path: Path, name: str) -> None:
     store, at = _chosen(name)
     files = dict(store.files)
     path, position = store.file_of(at)
-    overwrite(files, path, position + commitlog.MESSAGE_V1.position("physical_offset") + 5, 3)
+    overwrite(files, path, position + PHYSICAL_OFFSET_AT + 5, 3)
     found = _salvaged(store, files, tmp_path)
     assert found.content.records[at] == store.content.records[at]
     assert found.made.outcome.repaired == Counter({RepairedRecord.OWN_OFFSET: 1})
@@ -261,7 +260,7 @@ def test_a_message_that_stands_in_its_queue_is_no_half_message(tmp_path: Path, n
     store, at = _chosen(name)
     files = dict(store.files)
     path, position = store.file_of(at)
-    place = position + commitlog.MESSAGE_V1.position("sys_flag") + 3
+    place = position + SYS_FLAG_AT + 3
     files[path] = files[path][:place] + bytes([files[path][place] | bits]) + files[path][place + 1 :]
     found = salvaged(store.store(files), store.version, tmp_path)
     assert found.content.records[at] == store.content.records[at]
@@ -275,7 +274,7 @@ def test_a_head_beside_damage_hides_nothing_behind_it(tmp_path: Path, *, has_que
     store, at = _chosen("plain")
     files = dict(store.files)
     path, position = store.file_of(at)
-    flip(files, path, 8 * (position + commitlog.MESSAGE_V1.position("queue_offset") + 6) + 2)
+    flip(files, path, 8 * (position + QUEUE_OFFSET_AT + 6) + 2)
     standing = next(each for each in store.content.standings if each.physical_offset == at)
     (lost,) = (each for each in store.content.standings if each[:3] == (*standing[:2], standing.queue_offset + 1))
     overwrite(files, *store.file_of(lost.physical_offset), lost.size)
