@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from rmqtool.decoders.decoder import Decode, MakeDecoder
-from rmqtool.report.bodies import MessageFacts
+from rmqtool.report.bodies import MessageFacts, refuse_constant
 
 _JSON_FORMS: Final = ("pretty", "compact")
 
@@ -20,7 +20,7 @@ def make_json(argument: str | None) -> Decode:
 
     def decode(body: bytes, message: MessageFacts) -> Any:
         del message
-        value = json.loads(body, parse_constant=_no_constant, object_pairs_hook=_object)
+        value = json.loads(body, parse_constant=refuse_constant, object_pairs_hook=_object)
         if argument is None:
             return value
         if argument == "pretty":
@@ -72,10 +72,6 @@ BUILT_IN: Final[Mapping[str, MakeDecoder]] = {
     "system": _make_system,
 }
 """Decoders by name, each a maker; a plugin cannot replace one."""
-
-
-def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is not JSON")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,14 +7,14 @@ by whose content kept code is told to be out of date.
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
-# ruff: noqa: ANN001, ANN201, SIM109, SIM110
+# ruff: noqa: ANN001, ANN201, SIM109
 from __future__ import annotations
 
 import numpy
 from numpy import int32, int64, uint8, uint32, uint64
 
 from rmqtool.dump.json_kinds import BASE64, BODY_TEXT, CHOICE, HEX, HOST, KEYS, MESSAGE_ID, NUMBER, TEXT
-from rmqtool.scan.kernels.shared import compiled, inlined
+from rmqtool.scan.kernels.shared import compiled, equal_ranges, inlined
 
 NAME_END, VALUE_END, SPACE, QUOTE, BACKSLASH, DELETE = (uint8(byte) for byte in b'\x01\x02 "\\\x7f')
 STEP = 32
@@ -323,7 +323,7 @@ def put_properties(out, at, source, start, length, printable, names, lengths):
             if count == names.size:
                 return int64(-1)
             for k in range(count):
-                if lengths[k] == name_length and is_same(source, names[k], name, name_length):
+                if lengths[k] == name_length and equal_ranges(source, names[k], name, name_length):
                     return int64(-1)
             names[count], lengths[count] = name, name_length
             if count > 0:
@@ -339,12 +339,3 @@ def put_properties(out, at, source, start, length, printable, names, lengths):
         start += 1
     out[uint64(at)] = uint8(125)
     return at + 1
-
-
-@compiled
-def is_same(source, start, other, length):
-    """Whether two ranges of one length hold the same bytes."""
-    for k in range(length):
-        if source[uint64(start + k)] != source[uint64(other + k)]:
-            return False
-    return True

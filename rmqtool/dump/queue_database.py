@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
 from struct import Struct
 
 from rmqtool.dump.queues import BLOCK_UNITS, QueueDump
@@ -14,7 +13,7 @@ from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.rocksdb.queue import DISPATCHED, OFFSET, UNIT
 from rmqtool.report.file_rows import database_unit_row, dispatched_row, odd_row, queue_end_row
 from rmqtool.report.rows import DumpRow
-from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds, read_queue_database
+from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds, databases_in, read_queue_database
 from rmqtool.store.file_kinds import FileKind, kind_of
 from rmqtool.store.view import Entry
 
@@ -27,8 +26,7 @@ class QueueDatabaseDump(RowSource):
         of_databases = [entry for entry in self.target.entries if _is_of_database(entry)]
         of_files = tuple(entry for entry in self.target.entries if not _is_of_database(entry))
         self._files = QueueDump(replace(self.target, entries=of_files), self.ask, self.problems)
-        by_directory = groupby(sorted(of_databases, key=_directory), _directory)
-        self._databases = [tuple(entries) for _, entries in by_directory]
+        self._databases = databases_in(of_databases)
 
     def rows(self) -> Iterator[DumpRow]:
         """All rows that are asked for, of databases and then of files."""
@@ -90,7 +88,3 @@ class QueueDatabaseDump(RowSource):
 
 def _is_of_database(entry: Entry) -> bool:
     return kind_of(entry.path) is FileKind.CONSUMEQUEUE_ROCKSDB
-
-
-def _directory(entry: Entry) -> str:
-    return entry.path.partition("/")[0]

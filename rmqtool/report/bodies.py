@@ -229,12 +229,13 @@ def _encoded(content: bytes, form: BodyForm, *, cut: bool) -> Any:
     if cut:
         raise ValueError("longer than the limit, so not shown as JSON")
     try:
-        return json.loads(content, parse_constant=_no_constant)
+        return json.loads(content, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from error
 
 
-def _no_constant(text: str) -> None:
+def refuse_constant(text: str) -> None:
+    """Refuse `NaN` and the infinities, which Python's parser takes for numbers."""
     raise ValueError(f"{text} is not JSON")
 
 

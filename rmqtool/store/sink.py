@@ -90,15 +90,8 @@ class DirectorySink(Closable):
                 os.ftruncate(descriptor, size)
 
     def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
-        rest = memoryview(data).cast("B")
         with reported(self._root / path):
-            descriptor = self._descriptor(path)
-            while rest:
-                count = os.pwrite(descriptor, rest, position)
-                if count <= 0:
-                    raise OSError(errno.EIO, "nothing was written")
-                position += count
-                rest = rest[count:]
+            write_all(self._descriptor(path), position, memoryview(data).cast("B"))
 
     def resize(self, path: str, size: int) -> None:
         """Give a file another length.
@@ -273,3 +266,13 @@ def reported(place: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise WriteError(f"{place}: {reason(error)}") from error
+
+
+def write_all(descriptor: int, position: int, data: memoryview) -> None:
+    """Write all of some bytes, also where the system takes them in parts."""
+    while data:
+        count = os.pwrite(descriptor, data, position)
+        if count <= 0:
+            raise OSError(errno.EIO, "nothing was written")
+        position += count
+        data = data[count:]

@@ -101,6 +101,15 @@ class FileSource(Closable):
             raise UnreadableError(f"{name}: {reason(error)}") from error
         except ValueError as error:  # a zero byte or a lone surrogate: no file can have that name
             raise UnreadableError(f"{name!r}: not a file name") from error
+        return cls.of_descriptor(name, descriptor)
+
+    @classmethod
+    def of_descriptor(cls, name: str, descriptor: int) -> Self:
+        """The file that a descriptor leads to.
+
+        Raises:
+            UnreadableError: it is not a regular file; the descriptor is closed.
+        """
         file_status = os.fstat(descriptor)
         if not stat.S_ISREG(file_status.st_mode):
             os.close(descriptor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from rmqtool.formats.rocksdb.queue import DISPATCHED, OFFSET, UNIT, UNIT_SIZE
 from rmqtool.pipeline.tables.queue_table import BLOCK_UNITS, SCHEMA
 from rmqtool.pipeline.tables.rows import batch_of, native
 from rmqtool.scan.row_filter import RowFilter
-from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds, read_queue_database
+from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds, databases_in, read_queue_database
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
@@ -60,13 +59,8 @@ class DatabaseSplit:
 
 def database_splits(store: Store) -> list[DatabaseSplit]:
     """The databases of a store: one, but for a store that both layouts of a broker wrote."""
-    entries = sorted(store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ()), key=_directory)
-    groups = (tuple(files) for _, files in groupby(entries, _directory))
-    return [DatabaseSplit(view_of_files(store.view, files), store.view.label, files) for files in groups]
-
-
-def _directory(entry: Entry) -> str:
-    return entry.path.partition("/")[0]
+    databases = databases_in(store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ()))
+    return [DatabaseSplit(view_of_files(store.view, files), store.view.label, files) for files in databases]
 
 
 def _units(database: QueueDatabase, name: QueueName, queue: dict[str, Any]) -> Iterator[pa.RecordBatch]:

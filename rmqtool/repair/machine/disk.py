@@ -21,7 +21,7 @@ import msgspec
 from rmqtool.errors import UnreadableError, WriteError
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.repair.machine.root import DEPTH_MAX, RootPart, RootPath
-from rmqtool.store.sink import reported
+from rmqtool.store.sink import reported, write_all
 from rmqtool.store.source import ByteSource, FilePart, FileSource, PartSource, read_salvaging, reason
 
 BLOCK: Final = 1 << 20
@@ -159,7 +159,7 @@ class Disk:
                         else:
                             _read_all(source.name, source.read_into, here, part)
                         with self._change("write", file):
-                            _write_all(descriptor, position + here, part)
+                            write_all(descriptor, position + here, part)
                     at = end
                 self._zero(file, descriptor, position + at, position + content.length)
         finally:
@@ -275,7 +275,7 @@ class Disk:
 
     def _fill(self, descriptor: int, file: RootPath, data: bytes, like: Metadata) -> None:
         with self._change("write", file):
-            _write_all(descriptor, 0, memoryview(data))
+            write_all(descriptor, 0, memoryview(data))
         with self._change("fsync", file):
             with suppress(PermissionError):  # only the superuser gives files away
                 os.fchown(descriptor, like.user_id, like.group_id)
@@ -293,7 +293,7 @@ class Disk:
                 # A sector that cannot be read is not zero; writing it is what makes a disk replace it.
                 if read_salvaging(source, here, part) or part != _ZEROS[: len(part)]:
                     with self._change("write", file):
-                        _write_all(descriptor, here, memoryview(_ZEROS)[: len(part)])
+                        write_all(descriptor, here, memoryview(_ZEROS)[: len(part)])
 
     def _sync(self, file: RootPath, flags: int) -> None:
         with reported(file.shown):
@@ -339,15 +339,6 @@ def _opened(file: RootPath) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _write_all(descriptor: int, position: int, data: memoryview) -> None:
-    while data:
-        count = os.pwrite(descriptor, data, position)
-        if count <= 0:
-            raise OSError(errno.EIO, "nothing was written")
-        position += count
-        data = data[count:]
 
 
 def _read_all(name: str, read_into: Callable[[int, memoryview], int], position: int, buffer: memoryview) -> None:

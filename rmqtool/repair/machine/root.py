@@ -189,11 +189,7 @@ class RootPath:
             descriptor = self.open(_READ)
         except OSError as error:
             raise UnreadableError(f"{name}: {reason(error)}") from error
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            os.close(descriptor)
-            raise UnreadableError(f"{name}: not a regular file")
-        return FileSource(name, descriptor, state.st_size)
+        return FileSource.of_descriptor(name, descriptor)
 
     def device(self) -> int:
         """The file system on which it lies, or would: that of the nearest directory which is there."""

@@ -5,7 +5,7 @@ A change of this file or of a kernel's own is a change of the kernel; what else 
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
-# ruff: noqa: ANN001, ANN201
+# ruff: noqa: ANN001, ANN201, SIM110
 from __future__ import annotations
 
 import numba
@@ -42,3 +42,12 @@ def int_at(buffer, at):
 def long_at(buffer, at):
     """A long, high byte first."""
     return int64((uint64(word_at(buffer, at)) << uint64(32)) | uint64(word_at(buffer, at + uint64(4))))
+
+
+@compiled
+def equal_ranges(source, start, other, length):
+    """Whether two ranges of one length hold the same bytes."""
+    for k in range(length):
+        if source[uint64(start + k)] != source[uint64(other + k)]:
+            return False
+    return True

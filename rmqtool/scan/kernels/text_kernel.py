@@ -5,12 +5,12 @@ Call it through `compiled.load_kernel`, which loads kept code of it.
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
-# ruff: noqa: ANN001, ANN201, SIM110
+# ruff: noqa: ANN001, ANN201
 from __future__ import annotations
 
 from numpy import uint8, uint64
 
-from rmqtool.scan.kernels.shared import compiled
+from rmqtool.scan.kernels.shared import compiled, equal_ranges
 
 NAME_END, VALUE_END = uint8(1), uint8(2)
 
@@ -24,15 +24,6 @@ def copy_ranges(source, starts, lengths, target):
         for k in range(lengths[number]):
             target[at + uint64(k)] = source[start + uint64(k)]
         at += uint64(max(0, lengths[number]))
-
-
-@compiled
-def equal_ranges(source, start, other, length):
-    """Whether two ranges of one length hold the same bytes."""
-    for k in range(length):
-        if source[uint64(start + k)] != source[uint64(other + k)]:
-            return False
-    return True
 
 
 @compiled

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -248,6 +248,14 @@ class QueueDatabase:
         self.odd_row_count += count
         if len(self.odd_rows) < ODD_ROWS_MAX:
             self.odd_rows.append(text)
+
+
+def databases_in(entries: Iterable[Entry]) -> list[tuple[Entry, ...]]:
+    """The files of each database: one, but for a store that both layouts of a broker wrote."""
+    by_directory: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_directory.setdefault(entry.path.partition("/")[0], []).append(entry)
+    return [tuple(files) for _, files in sorted(by_directory.items())]
 
 
 def read_queue_database(view: StoreView, entries: Sequence[Entry]) -> QueueDatabase:
