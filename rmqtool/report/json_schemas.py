@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+JsonObject = Mapping[str, Any]
+"""An object of a command's output, as its schema describes it."""
+JsonRow = dict[str, Any]
+"""The same while it is made."""
 
 SCHEMAS: Final = MappingProxyType(
     {

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.reading.verify_judgement import exit_code_of, judged, repair_command
@@ -20,6 +20,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.pipeline.tables.findings_table import StoreCheck
 from rmqtool.pipeline.tables.fleet_findings import check_store
 from rmqtool.pipeline.tables.options import UNREADABLE, UnreadStore
+from rmqtool.report.json_schemas import JsonRow
 from rmqtool.report.screens.verify_screen import MORE, PER_FILE_MAX
 from rmqtool.store.location import StoreLocation, is_url
 from rmqtool.verdict.command_line import CommandLine
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from rmqtool.store.directory import Store
     from rmqtool.verify.survey.result import SplitResult
 
-Row = dict[str, Any]
 SUMMARY = "summary"
 NOT_A_STORE = "not-a-store"
 """The verdict on a path at which no store is."""
@@ -64,7 +64,7 @@ class StoreAnswers:
     options: str = ""
     all_rows: bool = True
 
-    def of_unread(self, unread: UnreadStore) -> list[Row]:
+    def of_unread(self, unread: UnreadStore) -> list[JsonRow]:
         is_unreadable = unread.finding == UNREADABLE
         verdict = StoreVerdict.NOT_READABLE.value if is_unreadable else NOT_A_STORE
         message = unread.message.removeprefix(f"{unread.store}: ")
@@ -73,7 +73,7 @@ class StoreAnswers:
         headline = f"{verdict.replace('-', ' ').upper()}: {message}"
         return [_head(unread.store, verdict, headline, ExitCode.FAILED, counts)]
 
-    def of_store(self, check: StoreCheck, results: Mapping[str, SplitResult] | None = None) -> list[Row]:
+    def of_store(self, check: StoreCheck, results: Mapping[str, SplitResult] | None = None) -> list[JsonRow]:
         label = check.store.view.label
         place = StoreLocation(None, label) if is_url(label) else StoreLocation(Path(label))
         tally, findings = FindingTally(), list[Finding]()
@@ -95,7 +95,7 @@ class StoreAnswers:
         head = _head(label, assessment.verdict.value, assessment.headline, code, counts)
         return [head, *self._rows(findings, place)]
 
-    def _rows(self, findings: list[Finding], place: StoreLocation) -> Iterator[Row]:
+    def _rows(self, findings: list[Finding], place: StoreLocation) -> Iterator[JsonRow]:
         findings.sort(key=lambda finding: (finding.file, -1 if (at := finding.file_position) is None else at))
         for file, of_file in groupby(findings, key=lambda finding: finding.file):
             left_out = 0
@@ -110,11 +110,11 @@ class StoreAnswers:
                 yield {"type": MORE, "file": file, "count": left_out}
 
 
-def by_store(rows: Iterator[Row]) -> Iterator[tuple[Row, Iterator[Row]]]:
+def by_store(rows: Iterator[JsonRow]) -> Iterator[tuple[JsonRow, Iterator[JsonRow]]]:
     """The summary of each store with its findings, which are read before the next store is asked for."""
     heads = 0
 
-    def number_of(row: Row) -> int:
+    def number_of(row: JsonRow) -> int:
         nonlocal heads
         heads += int(row["type"] == SUMMARY)
         return heads
@@ -132,10 +132,10 @@ def _with_rules(check: StoreCheck) -> CheckedStore:
     return CheckedStore(check.store, rules, is_version_known=releases is not None)
 
 
-def _counts(summary: Summary) -> Row:
+def _counts(summary: Summary) -> JsonRow:
     return {f"{severity}s": summary.severities[severity] for severity in ("error", "warning", "note")}
 
 
-def _head(store: str, verdict: str, headline: str, code: ExitCode, rest: Row) -> Row:
+def _head(store: str, verdict: str, headline: str, code: ExitCode, rest: JsonRow) -> JsonRow:
     head = {"type": SUMMARY, "store": store, "verdict": verdict, "headline": headline, "exit_code": code.value}
     return {**head, "problems": [], **{name: value for name, value in rest.items() if name not in head}}

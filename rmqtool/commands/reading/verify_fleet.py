@@ -19,6 +19,7 @@ from rmqtool.commands.options.spark import spark
 from rmqtool.commands.options.store import StoreOptions, command_line
 from rmqtool.commands.screen import Screen, screen
 from rmqtool.errors import UsageError
+from rmqtool.report.json_schemas import JsonRow
 from rmqtool.report.screens.verify_screen import streamed_lines
 from rmqtool.report.text import escaped
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from rmqtool.pipeline.tables.findings_table import StoreCheck
     from rmqtool.pipeline.tables.options import UnreadStore
 
-Row = dict[str, Any]
 FLEET: Final = "fleet"
 """Type of the last object, which sums all stores up."""
 FIELDS: Final = ("verdict", "errors", "warnings", "notes", "records", "exit_code", "store")
@@ -88,7 +88,7 @@ def verify_fleet(request: FleetRequest, messages: Messages) -> ExitCode:
 
 
 @contextmanager
-def _answers(request: FleetRequest, maker: StoreAnswers, messages: Messages) -> Iterator[Iterator[Row]]:
+def _answers(request: FleetRequest, maker: StoreAnswers, messages: Messages) -> Iterator[Iterator[JsonRow]]:
     """The rows of all stores."""
     stores = _stores(request)
     if request.master is None:
@@ -105,7 +105,9 @@ def _answers(request: FleetRequest, maker: StoreAnswers, messages: Messages) -> 
         yield streamed_rows(checked_rows(session, stores, of_task, slice_bytes))
 
 
-def _rows_here(stores: Sequence[StoreCheck | UnreadStore], maker: StoreAnswers, messages: Messages) -> Iterator[Row]:
+def _rows_here(
+    stores: Sequence[StoreCheck | UnreadStore], maker: StoreAnswers, messages: Messages
+) -> Iterator[JsonRow]:
     from rmqtool.pipeline.tables.options import UnreadStore
 
     with messages.progress("verify", unit="store") as progress:
@@ -142,7 +144,7 @@ class _AnswerWriter(ABC):
         self._verdicts: Counter[str] = Counter()
         self._codes: set[int] = set()
 
-    def add(self, head: Row, findings: Iterator[Row]) -> None:
+    def add(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         """Take the answer of one store."""
         self._verdicts[head["verdict"]] += 1
         self._codes.add(head["exit_code"])
@@ -157,11 +159,11 @@ class _AnswerWriter(ABC):
         return code
 
     @abstractmethod
-    def _write(self, head: Row, findings: Iterator[Row]) -> None:
+    def _write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         """Write the answer of one store."""
 
     @abstractmethod
-    def _finish(self, fleet: Row) -> None:
+    def _finish(self, fleet: JsonRow) -> None:
         """Write what sums all stores up."""
 
 
@@ -173,13 +175,13 @@ class _Lines(_AnswerWriter):
         self._has_summaries = form is OutputFormat.JSONL
         self._rows = row_writer(form.value, stream, _FINDING_FIELDS)
 
-    def _write(self, head: Row, findings: Iterator[Row]) -> None:
+    def _write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         for finding in findings:
             self._rows.write(finding)
         if self._has_summaries:
             self._rows.write(head)
 
-    def _finish(self, fleet: Row) -> None:
+    def _finish(self, fleet: JsonRow) -> None:
         if self._has_summaries:
             self._rows.write({"type": FLEET, **fleet})
         self._rows.close()
@@ -192,7 +194,7 @@ class _Json(_AnswerWriter):
         super().__init__(stream)
         self._separator = '{"stores": ['
 
-    def _write(self, head: Row, findings: Iterator[Row]) -> None:
+    def _write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         self._stream.write(f'{self._separator}\n{{"store": {self._text(head["store"])}, "findings": [')
         separator = "\n  "
         for finding in findings:
@@ -202,7 +204,7 @@ class _Json(_AnswerWriter):
         self._stream.write(f'],\n "summary": {self._text(summary)}}}')
         self._separator = ","
 
-    def _finish(self, fleet: Row) -> None:
+    def _finish(self, fleet: JsonRow) -> None:
         self._stream.write(f'],\n"fleet": {self._text(fleet)}}}\n')
 
     def _text(self, value: Any) -> str:
@@ -215,9 +217,9 @@ class _Screens(_AnswerWriter):
     def __init__(self, stream: TextIO, here: Screen) -> None:
         super().__init__(stream)
         self._screen = here
-        self._table: list[Row] = []
+        self._table: list[JsonRow] = []
 
-    def _write(self, head: Row, findings: Iterator[Row]) -> None:
+    def _write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         figures = {**head, "type": "store", "records": head["checked"]["records"]}
         self._table.append({name: figures[name] for name in ("type", *FIELDS)})
         if head["verdict"] == "ok" and not head["notes"]:
@@ -232,7 +234,7 @@ class _Screens(_AnswerWriter):
         self._stream.writelines(f"{line}\n" for line in lines)
         self._stream.write("\n")
 
-    def _finish(self, fleet: Row) -> None:
+    def _finish(self, fleet: JsonRow) -> None:
         writer = row_writer("table", self._stream, FIELDS, width=self._screen.table_width, colour=self._screen.colour)
         for row in self._table:
             writer.write(row)

@@ -23,6 +23,7 @@ from rmqtool.pipeline.tables.column_comments import commented
 from rmqtool.pipeline.tables.findings_table import StoreCheck, finding_row
 from rmqtool.pipeline.tables.options import UNREADABLE, SourceOptions, UnreadStore
 from rmqtool.pipeline.tables.table import Table, parts, table_of, unread_row
+from rmqtool.report.json_schemas import JsonRow
 from rmqtool.scan.runner import Item, Result
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.remote import without_listing
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 JOINS_PER_CORE: Final = 32
 """Tasks, at most, that join results of stores, for each core of the cluster."""
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class CheckedSlice:
     """What the check of a slice yields: the rows of a whole store, or the results of the slice."""
 
     done: SliceCheck
-    rows: tuple[Row, ...] = ()
+    rows: tuple[JsonRow, ...] = ()
     results: tuple[SplitResult, ...] = ()
 
 
@@ -104,7 +104,7 @@ def findings_frame(session: SparkSession, options: SourceOptions) -> DataFrame:
 
 def checked_rows(
     session: SparkSession, stores: Sequence[StoreCheck | UnreadStore], maker: StoreRows, slice_bytes: int
-) -> RDD[Row]:
+) -> RDD[JsonRow]:
     """The rows of all stores, in their order; a job of two stages makes them when they are read.
 
     Args:
@@ -118,7 +118,7 @@ def checked_rows(
     return checked.repartitionAndSortWithinPartitions(join_count, together).mapPartitions(partial(_joined, maker))
 
 
-def streamed_rows(rows: RDD[Row]) -> Iterator[Row]:
+def streamed_rows(rows: RDD[JsonRow]) -> Iterator[JsonRow]:
     """The rows on the driver, which holds one partition at a time; tasks make them first, and keep them on disk."""
     from pyspark import StorageLevel
 
@@ -171,7 +171,7 @@ def check_slice(task: SliceCheck, maker: StoreRows) -> CheckedSlice:
     return CheckedSlice(task, results=tuple(kept.results))
 
 
-def joined(checked: Iterable[CheckedSlice], maker: StoreRows) -> list[Row]:
+def joined(checked: Iterable[CheckedSlice], maker: StoreRows) -> list[JsonRow]:
     """The rows of a store, out of what its slices yielded."""
     slices = list(checked)
     rows = [row for one in slices for row in one.rows]
@@ -189,10 +189,10 @@ class StoreRows(Protocol):
     def verify_options(self) -> VerifyOptions:
         """How stores are checked."""
 
-    def of_unread(self, unread: UnreadStore) -> list[Row]:
+    def of_unread(self, unread: UnreadStore) -> list[JsonRow]:
         """The rows of a path that cannot be read as a store."""
 
-    def of_store(self, check: StoreCheck, results: Mapping[str, SplitResult] | None = None) -> list[Row]:
+    def of_store(self, check: StoreCheck, results: Mapping[str, SplitResult] | None = None) -> list[JsonRow]:
         """The rows of a store; `results` are those of files of its log that have been checked, by path."""
 
 
@@ -203,10 +203,10 @@ class FindingRows:
     table: Table
     verify_options: VerifyOptions = field(default_factory=partial(VerifyOptions, threads=1))
 
-    def of_unread(self, unread: UnreadStore) -> list[Row]:
-        return cast(list[Row], unread_row(unread, self.table).to_pylist())
+    def of_unread(self, unread: UnreadStore) -> list[JsonRow]:
+        return cast(list[JsonRow], unread_row(unread, self.table).to_pylist())
 
-    def of_store(self, check: StoreCheck, results: Mapping[str, SplitResult] | None = None) -> list[Row]:
+    def of_store(self, check: StoreCheck, results: Mapping[str, SplitResult] | None = None) -> list[JsonRow]:
         findings: list[Finding] = []
         unread = []
         try:
@@ -274,12 +274,12 @@ def _partition_of(store_count: int, join_count: int, key: tuple[int, int]) -> in
     return key[0] * join_count // store_count
 
 
-def _joined(maker: StoreRows, checked: Iterable[tuple[tuple[int, int], CheckedSlice]]) -> Iterator[Row]:
+def _joined(maker: StoreRows, checked: Iterable[tuple[tuple[int, int], CheckedSlice]]) -> Iterator[JsonRow]:
     for _, of_store in groupby(checked, key=lambda one: one[0][0]):
         yield from joined((done for _, done in of_store), maker)
     keep_what_is_loaded()
 
 
-def _values(names: Sequence[str], row: Row) -> tuple[Any, ...]:
+def _values(names: Sequence[str], row: JsonRow) -> tuple[Any, ...]:
     """A row as Spark takes it."""
     return tuple(row[name] for name in names)

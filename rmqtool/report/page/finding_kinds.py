@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from rmqtool.report.json_schemas import JsonObject
 
 EXAMPLES_MAX: Final = 5
 """Findings of a kind that are listed."""
@@ -24,7 +26,7 @@ class FindingKind:
     remedy: str
     count: int = 0
     things: int = 0
-    examples: list[Mapping[str, Any]] = field(default_factory=list)
+    examples: list[JsonObject] = field(default_factory=list)
 
     @property
     def rest(self) -> int:
@@ -38,7 +40,7 @@ class FindingKinds:
     def __init__(self) -> None:
         self._kinds: dict[str, FindingKind] = {}
 
-    def add(self, finding: Mapping[str, Any], kind: FindingKind) -> None:
+    def add(self, finding: JsonObject, kind: FindingKind) -> None:
         """Count a finding.
 
         Args:

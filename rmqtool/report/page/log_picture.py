@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.page.strip import Axis, Bar, Paint, Strip
 
 FILES_MAX: Final = 24
@@ -71,7 +72,7 @@ class LogPicture:
             if before.end < after.start:
                 self._strip.paint(before.end, after.start, Paint.MISSING)
 
-    def add(self, finding: Mapping[str, Any]) -> None:
+    def add(self, finding: JsonObject) -> None:
         """Mark where a finding lies.
 
         Args:
@@ -150,7 +151,7 @@ def _paint_rest(strip: Strip, file: DrawnFile, end: int | None) -> None:
         strip.paint(border, file.end, Paint.UNWRITTEN)
 
 
-def _paint_of(finding: Mapping[str, Any]) -> Paint | None:
+def _paint_of(finding: JsonObject) -> Paint | None:
     """How a finding's range looks; None where its bytes are as they should be."""
     if finding["id"] in _STALE:
         return Paint.STALE

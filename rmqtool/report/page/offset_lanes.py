@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.page.lane import Lane
 from rmqtool.report.page.log_picture import LogPicture
 from rmqtool.report.page.queue_bars import QueueBar, QueueBars
 from rmqtool.report.page.timeline import IndexRange
 from rmqtool.report.text import counted
-
-Json = Mapping[str, Any]
 
 
 def log_lane(log: LogPicture) -> Lane:
@@ -21,7 +20,7 @@ def log_lane(log: LogPicture) -> Lane:
     return Lane("Commit log", log.bars, f"{log.axis.start} to {log.axis.end}, {files}; {end}")
 
 
-def start_lanes(log: LogPicture, forecasts: Sequence[Json]) -> Iterator[Lane]:
+def start_lanes(log: LogPicture, forecasts: Sequence[JsonObject]) -> Iterator[Lane]:
     """What a start keeps of the log, reads of it, and discards; versions that do the same share a lane."""
     alike: dict[tuple[Any, ...], list[str]] = {}
     for forecast in forecasts:
@@ -52,7 +51,7 @@ def index_lane(log: LogPicture, index: Sequence[IndexRange], file_count: int) ->
     return Lane("Index", log.axis.bars(ranges), f"{text}{left_out}")
 
 
-def checkpoint_lanes(log: LogPicture, checkpoint: Json | None) -> Iterator[Lane]:
+def checkpoint_lanes(log: LogPicture, checkpoint: JsonObject | None) -> Iterator[Lane]:
     """The physical offsets of the checkpoint, as far as a broker wrote any."""
     names = {
         "consumequeue_physical_offset": "Checkpoint: queues",

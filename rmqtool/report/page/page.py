@@ -15,6 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.page.finding_kinds import FindingKinds
 from rmqtool.report.page.log_picture import LogPicture
 from rmqtool.report.page.offset_lanes import checkpoint_lanes, index_lane, log_lane, queue_lanes, start_lanes
@@ -28,7 +29,6 @@ from rmqtool.times import time_text
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-Json = Mapping[str, Any]
 TEXT_MAX: Final = 800
 """Bytes of one text on the page; a damaged name or a list of files may be as long as a file."""
 NAME_MAX: Final = 260
@@ -60,17 +60,17 @@ class PageFacts:
     made_ms: int
     judgements: Sequence[tuple[str, str]]
     verdict: str
-    next_step: Json
-    info: Json
+    next_step: JsonObject
+    info: JsonObject
     log: LogPicture
     queues: QueueBars
     times: Times
     kinds: FindingKinds
-    verify: Json | str
-    forecasts: Sequence[Json]
+    verify: JsonObject | str
+    forecasts: Sequence[JsonObject]
     forecast_error: str | None
-    plans: Sequence[Json | str]
-    not_looked_at: Sequence[Json]
+    plans: Sequence[JsonObject | str]
+    not_looked_at: Sequence[JsonObject]
 
 
 def page_text(facts: PageFacts) -> str:
@@ -132,7 +132,7 @@ def _figures(facts: PageFacts) -> dict[str, Any]:
     return {"topics": topics, "topics_rest": rest, "losses": losses, "unlisted": unlisted, "kept": kept}
 
 
-def _kept_by_topic(plans: Sequence[Json | str]) -> Mapping[str, int] | None:
+def _kept_by_topic(plans: Sequence[JsonObject | str]) -> Mapping[str, int] | None:
     """Messages that a start would lose and the last plan keeps; None without a plan."""
     for plan in reversed(plans):
         if not isinstance(plan, str):
@@ -141,7 +141,7 @@ def _kept_by_topic(plans: Sequence[Json | str]) -> Mapping[str, int] | None:
     return None
 
 
-def _forecast_rows(forecasts: Sequence[Json]) -> list[dict[str, Any]]:
+def _forecast_rows(forecasts: Sequence[JsonObject]) -> list[dict[str, Any]]:
     """Versions in words and numbers; those that do the same have one row."""
     rows: list[dict[str, Any]] = []
     for forecast in forecasts:
@@ -154,7 +154,7 @@ def _forecast_rows(forecasts: Sequence[Json]) -> list[dict[str, Any]]:
     return rows
 
 
-def _forecast_row(forecast: Json) -> dict[str, Any]:
+def _forecast_row(forecast: JsonObject) -> dict[str, Any]:
     lost = forecast["lost"]
     deleted = [*forecast["deleted_files"], *forecast["dropped_index_files"]]
     return {

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.screens.repair_screen import plan_afterwards, plan_verdict
 from rmqtool.report.text import counted, size_text
 
-Json = Mapping[str, Any]
 REASONS_MAX: Final = 40
 FILES_MAX: Final = 3
 ROWS_MAX: Final = 10
@@ -27,7 +27,7 @@ class StepGroup:
     files: list[str] = field(default_factory=list)
 
 
-def plan_section(plan: Json) -> dict[str, Any]:
+def plan_section(plan: JsonObject) -> dict[str, Any]:
     """What the page says of a plan.
 
     Args:
@@ -68,7 +68,7 @@ def plan_section(plan: Json) -> dict[str, Any]:
     }
 
 
-def _unreadable(lost: Json | None) -> str:
+def _unreadable(lost: JsonObject | None) -> str:
     """What `salvage` cannot keep, because nothing of it can be read: queue offsets."""
     if lost is None or not lost["messages"]:
         return ""
@@ -89,7 +89,7 @@ def topics_text(by_topic: Mapping[str, int]) -> str:
     return named + (f" and {counted(rest, 'more topic')}" if rest > 0 else "")
 
 
-def _amount(loss: Json) -> str:
+def _amount(loss: JsonObject) -> str:
     if not loss["messages"]:
         return "no messages"
     return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}"

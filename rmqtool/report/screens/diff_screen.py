@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import columns_of, counted, cropped, escaped, headline, labelled, padded, size_text
 
-Found = Mapping[str, Any]
 TOPICS_MAX: Final = 20
 RANGES_MAX: Final = 5
 _COLUMNS: Final = ("Topic", "A", "B", "Only A", "Only B", "Changed", "Moved", "Reordered")
@@ -36,7 +36,7 @@ _RELATIONS: Final = {
 
 
 def diff_lines(
-    comparison: Found, width: int, *, colour: bool = False, all_rows: bool = False, crops: bool = True
+    comparison: JsonObject, width: int, *, colour: bool = False, all_rows: bool = False, crops: bool = True
 ) -> Iterator[str]:
     """The lines of the screen.
 
@@ -81,13 +81,13 @@ def diff_lines(
     yield from _config(comparison, width)
 
 
-def _equal(comparison: Found) -> str:
+def _equal(comparison: JsonObject) -> str:
     if comparison["compared"] == "messages":
         return "EQUAL: both have the same messages at the same queue offsets."
     return "EQUAL: log, queues and settings."
 
 
-def difference_text(comparison: Found) -> str:
+def difference_text(comparison: JsonObject) -> str:
     """What differs, as a sentence without its end; empty where nothing does."""
     if comparison["equal"]:
         return ""
@@ -108,7 +108,7 @@ def difference_text(comparison: Found) -> str:
     return ", ".join(parts) or _relation(comparison)
 
 
-def _side(side: Found) -> str:
+def _side(side: JsonObject) -> str:
     where = "no log" if side["max_offset"] is None else f"offsets {side['min_offset']} to {side['max_offset']}"
     text = (
         f"{side['kind']} {side['store']}: {where}, {counted(side['messages'], 'message')}, {size_text(side['bytes'])}"
@@ -123,7 +123,7 @@ def _side(side: Found) -> str:
     return text + (f"; torn record at its end: {size_text(side['tail_bytes'])}" if side["tail_bytes"] else "")
 
 
-def _relation(comparison: Found) -> str:
+def _relation(comparison: JsonObject) -> str:
     ends = [comparison[name]["max_offset"] or 0 for name in "ab"]
     begin = max(comparison[name]["min_offset"] or 0 for name in "ab")
     at = comparison["first_divergence"]
@@ -135,7 +135,7 @@ def _relation(comparison: Found) -> str:
     return text + (f", in the record at {at['record_offset']}" if at["precision"] == "byte" else "")
 
 
-def _heads(comparison: Found) -> str:
+def _heads(comparison: JsonObject) -> str:
     begins = {name: comparison[name]["min_offset"] for name in "ab"}
     if None in begins.values() or begins["a"] == begins["b"]:
         return ""
@@ -145,7 +145,7 @@ def _heads(comparison: Found) -> str:
     )
 
 
-def _epochs(comparison: Found) -> str:
+def _epochs(comparison: JsonObject) -> str:
     """What a slave in controller mode would do with its log, whichever of both it is."""
     if comparison["epochs_agree_until"] is None:
         return ""
@@ -157,7 +157,7 @@ def _epochs(comparison: Found) -> str:
     return f"a slave truncates its log at {at}" + "".join(f"; as a slave {loss}" for loss in losses)
 
 
-def _topics(topics: Sequence[Found], width: int, *, all_rows: bool) -> Iterator[str]:
+def _topics(topics: Sequence[JsonObject], width: int, *, all_rows: bool) -> Iterator[str]:
     if not topics:
         return
     ordered = sorted(topics, key=lambda topic: not topic["differs"])
@@ -177,12 +177,12 @@ def _topics(topics: Sequence[Found], width: int, *, all_rows: bool) -> Iterator[
         yield f"and {counted(len(ordered) - len(shown), 'topic')} more (--verbose shows all)"
 
 
-def _topic(topic: Found) -> tuple[str, ...]:
+def _topic(topic: JsonObject) -> tuple[str, ...]:
     counts = ("-" if topic[kind] is None else str(topic[kind]) for kind in _KINDS)
     return (topic["topic"], str(topic["a"]), str(topic["b"]), *counts)
 
 
-def _messages(comparison: Found, width: int) -> Iterator[str]:
+def _messages(comparison: JsonObject, width: int) -> Iterator[str]:
     for kind, heading in _HEADINGS.items():
         rows = [row for row in comparison["differences"] if row["type"] == kind]
         if not rows:
@@ -200,7 +200,7 @@ def _messages(comparison: Found, width: int) -> Iterator[str]:
             yield from textwrap.wrap(escaped(text), width, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _queues(comparison: Found, width: int) -> Iterator[str]:
+def _queues(comparison: JsonObject, width: int) -> Iterator[str]:
     if not comparison["queue_difference_count"]:
         return
     yield ""
@@ -212,12 +212,12 @@ def _queues(comparison: Found, width: int) -> Iterator[str]:
     yield from _rest(comparison["queue_difference_count"], comparison["queues"])
 
 
-def _bounds(queue: Found, name: str) -> str:
+def _bounds(queue: JsonObject, name: str) -> str:
     low, high = queue[f"{name}_min"], queue[f"{name}_max"]
     return "none" if low is None and high is None else f"{low}-{high}"
 
 
-def _config(comparison: Found, width: int) -> Iterator[str]:
+def _config(comparison: JsonObject, width: int) -> Iterator[str]:
     if not comparison["config_difference_count"]:
         return
     yield ""

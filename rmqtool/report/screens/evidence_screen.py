@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import counted, escaped, headline, labelled, size_text
 
 _INCLUDED: Final = {
@@ -28,9 +29,7 @@ Where `is_redacted` is true, bodies, keys, tags and property values are replaced
 """
 
 
-def evidence_lines(
-    path: str, size: int, manifest: Mapping[str, Any], width: int, *, colour: bool = False
-) -> Iterator[str]:
+def evidence_lines(path: str, size: int, manifest: JsonObject, width: int, *, colour: bool = False) -> Iterator[str]:
     """The lines of the screen.
 
     Args:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import field_lines
 
-Row = Mapping[str, Any]
 _ROOM: Final = 32
 """Columns that a text needs beside others; with fewer it stands below them."""
 _INDENT: Final = 4
 
 
 def list_lines(
-    recipes: Sequence[Row], damages: Sequence[Row], known: Sequence[str], width: int | None
+    recipes: Sequence[JsonObject], damages: Sequence[JsonObject], known: Sequence[str], width: int | None
 ) -> Iterator[str]:
     """The lines of `fixture list`.
 
@@ -57,7 +57,7 @@ def _table(
             yield from field_lines("", text, _INDENT, width)
 
 
-def _causes(row: Row) -> str:
+def _causes(row: JsonObject) -> str:
     return ", ".join(row["findings"]) or "nothing that verify reports"
 
 

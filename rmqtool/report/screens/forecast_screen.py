@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import counted, escaped, headline, labelled, padded, size_text
 
-Found = Mapping[str, Any]
 LISTED_MAX: Final = 8
 _COLUMNS: Final = ("Version", "Starts", "Lost", "Repeats", "Damage", "Unindexed", "Deletes", "Log end")
 
 
 def forecast_lines(
-    forecast: Found, ending: Found, width: int, *, colour: bool = False, all_rows: bool = False
+    forecast: JsonObject, ending: JsonObject, width: int, *, colour: bool = False, all_rows: bool = False
 ) -> Iterator[str]:
     """The screen for one version.
 
@@ -60,7 +60,9 @@ def forecast_lines(
     yield from labelled("Assumes", "; ".join(forecast["assumptions"]), width)
 
 
-def comparison_lines(forecasts: Sequence[Found], ending: Found, width: int, *, crops: bool = True) -> Iterator[str]:
+def comparison_lines(
+    forecasts: Sequence[JsonObject], ending: JsonObject, width: int, *, crops: bool = True
+) -> Iterator[str]:
     """Versions side by side, a line each; below, why one does not start.
 
     Args:
@@ -76,7 +78,7 @@ def comparison_lines(forecasts: Sequence[Found], ending: Found, width: int, *, c
         yield from _preflight_lines(ending["preflight"], ending["changes"], max(width, 60))
 
 
-def _side_by_side(forecasts: Sequence[Found], width: int, *, crops: bool) -> Iterator[str]:
+def _side_by_side(forecasts: Sequence[JsonObject], width: int, *, crops: bool) -> Iterator[str]:
     """A line for each version, and what some of them have to say beside it."""
     rows = [_COLUMNS, *(_row(each) for each in forecasts)]
     widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
@@ -100,7 +102,7 @@ def _side_by_side(forecasts: Sequence[Found], width: int, *, crops: bool) -> Ite
         yield from _wrapped(text, max(width, 60))
 
 
-def _preflight_lines(preflight: Found, changes: Sequence[Found], width: int) -> Iterator[str]:
+def _preflight_lines(preflight: JsonObject, changes: Sequence[JsonObject], width: int) -> Iterator[str]:
     """Why the later version differs, reason by reason, with the way around."""
     pair = f"from {preflight['from']} to {preflight['to']}"
     yield f"What changes {pair}:" if changes else f"Nothing in this store is treated in another way {pair}."
@@ -114,7 +116,7 @@ def _preflight_lines(preflight: Found, changes: Sequence[Found], width: int) -> 
             yield f"{'':<16}{escaped(reason['command'])}"
 
 
-def _cost(reason: Found) -> str:
+def _cost(reason: JsonObject) -> str:
     parts = []
     if reason["prevents_start"]:
         parts.append("prevents the start")
@@ -127,7 +129,7 @@ def _cost(reason: Found) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _amount(reason: Found) -> str:
+def _amount(reason: JsonObject) -> str:
     first = reason["first"]
     if reason["amount"] is None or first is None:
         return reason["amount"] or ""
@@ -135,7 +137,7 @@ def _amount(reason: Found) -> str:
     return f"{reason['amount']}, the first{at} in {first['file']}"
 
 
-def _next(ending: Found, width: int) -> Iterator[str]:
+def _next(ending: JsonObject, width: int) -> Iterator[str]:
     """The next step, if there is one."""
     step = ending["next_step"]
     if step["command"] is not None:
@@ -144,7 +146,7 @@ def _next(ending: Found, width: int) -> Iterator[str]:
         yield from labelled("Next", step["reason"], width)
 
 
-def _verdict(forecast: Found, ending: Found) -> tuple[str, str]:
+def _verdict(forecast: JsonObject, ending: JsonObject) -> tuple[str, str]:
     """Style and sentence; what was not looked at is not called good."""
     if ending["verdict"] in ("log-missing", "not-readable"):
         return "bad", escaped(ending["headline"])
@@ -154,7 +156,7 @@ def _verdict(forecast: Found, ending: Found) -> tuple[str, str]:
     return style, f"{ending['verdict'].upper().replace('-', ' ')}: {text}"
 
 
-def _start_sentence(forecast: Found, *, is_timer_right: bool) -> tuple[str, str]:
+def _start_sentence(forecast: JsonObject, *, is_timer_right: bool) -> tuple[str, str]:
     version = f"A broker {forecast['broker_version']}"
     if not forecast["starts"]:
         return "bad", f"{version} would not start."
@@ -175,7 +177,7 @@ def _start_sentence(forecast: Found, *, is_timer_right: bool) -> tuple[str, str]
     return "good", f"{version} would start, lose no messages and serve no corrupt records."
 
 
-def _start(forecast: Found) -> str:
+def _start(forecast: JsonObject) -> str:
     stopped = "after a crash" if forecast["mode"] == "abnormal" else "after a clean stop"
     if forecast["log_end_offset"] is None:
         return f"as {stopped}"
@@ -184,7 +186,7 @@ def _start(forecast: Found) -> str:
     return f"as {stopped}: reads the log from {forecast['scan_start_offset']} to {forecast['log_end_offset']}{why}"
 
 
-def _damage(forecast: Found, rows_max: int | None) -> str:
+def _damage(forecast: JsonObject, rows_max: int | None) -> str:
     places = [
         f"{one['finding']} at {one['physical_offset']} ({one['length']} bytes)" for one in forecast["unnoticed_damage"]
     ]
@@ -193,7 +195,7 @@ def _damage(forecast: Found, rows_max: int | None) -> str:
     return f"{text} and {rest} more" if rest > 0 and text else text
 
 
-def _index(forecast: Found) -> str:
+def _index(forecast: JsonObject) -> str:
     parts = []
     if forecast["unindexed_messages"]:
         parts.append(f"{counted(forecast['unindexed_messages'], 'message')} cannot be found by key")
@@ -203,11 +205,11 @@ def _index(forecast: Found) -> str:
     return "; ".join(parts)
 
 
-def _queue(queue: Found) -> str:
+def _queue(queue: JsonObject) -> str:
     return f"{queue['topic']}/{queue['queue_id']} continues at {queue['next_queue_offset']}"
 
 
-def _row(forecast: Found) -> tuple[str, ...]:
+def _row(forecast: JsonObject) -> tuple[str, ...]:
     end = forecast["log_end_offset"]
     return (
         forecast["broker_version"],

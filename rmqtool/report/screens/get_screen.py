@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from rmqtool.report.bodies import BODY_FIELDS, DECODED_FIELDS
 from rmqtool.report.body_lines import decoded_lines, shows_body
 from rmqtool.report.columns import cell_text
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.rows import MESSAGE_FIELDS
 from rmqtool.report.tables import TableWriter
 from rmqtool.report.text import escaped, field_lines
@@ -26,7 +27,7 @@ _WIDTH = 80
 """Columns of sentences in a pipe."""
 
 
-def write_answer(answer: Mapping[str, Any], stream: TextIO, width: int | None, *, colour: bool = False) -> None:
+def write_answer(answer: JsonObject, stream: TextIO, width: int | None, *, colour: bool = False) -> None:
     """Write an answer as `get --format json` has it, for a person."""
     numbers = [f"{text} {answer[name]}" for name, text in _LABELS.items() if answer.get(name) is not None]
     numbers.append(f"from the {answer['source']}")
@@ -54,7 +55,7 @@ def _write_messages(messages: Sequence[dict[str, Any]], stream: TextIO, width: i
     table.close()
 
 
-def _write_fields(row: Mapping[str, Any], stream: TextIO, width: int | None, *, colour: bool) -> None:
+def _write_fields(row: JsonObject, stream: TextIO, width: int | None, *, colour: bool) -> None:
     """Field under field; what may be long stands at the end."""
 
     def write(name: str, text: str, *, bad: bool = False) -> None:
@@ -83,7 +84,7 @@ def _write_fields(row: Mapping[str, Any], stream: TextIO, width: int | None, *, 
         _write_body(row, stream)
 
 
-def _write_body(row: Mapping[str, Any], stream: TextIO) -> None:
+def _write_body(row: JsonObject, stream: TextIO) -> None:
     if row["body_error"] is not None:
         stream.write(f"\n(no body shown: {escaped(row['body_error'])})\n")
         return

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import ELLIPSIS, columns_of, counted, cropped, escaped, padded, size_text, styled
 from rmqtool.times import time_text
-
-Found = Mapping[str, Any]
 
 LABEL: Final = 12
 WIDTH_MIN: Final = 60
@@ -25,7 +24,7 @@ EVIDENCE_WIDTH: Final = 100
 
 
 def summary_lines(
-    store_info: Found, width: int, *, colour: bool = False, all_rows: bool = False, crops: bool = True
+    store_info: JsonObject, width: int, *, colour: bool = False, all_rows: bool = False, crops: bool = True
 ) -> Iterator[str]:
     """The lines of the screen.
 
@@ -59,7 +58,7 @@ class _Screen:
         self._colour = colour
         self._rows_max = rows_max
 
-    def verdict(self, store_info: Found) -> Iterator[str]:
+    def verdict(self, store_info: JsonObject) -> Iterator[str]:
         words, style = (
             store_info["verdict"].upper().replace("-", " "),
             _VERDICT_STYLES.get(store_info["verdict"], "bad"),
@@ -70,7 +69,7 @@ class _Screen:
         for number, line in enumerate(self._wrapped(f"{title}: {text}", self._width)):
             yield styled(line[: len(title)], style, colour=self._colour) + line[len(title) :] if number == 0 else line
 
-    def next_step(self, step: Found) -> Iterator[str]:
+    def next_step(self, step: JsonObject) -> Iterator[str]:
         yield from self._lines("Next step", step["reason"])
         if step["command"] is not None:
             # Never broken by us: it is there to be copied.
@@ -78,7 +77,7 @@ class _Screen:
             indent = LABEL if LABEL + columns_of(command) <= self._width else 0
             yield " " * indent + styled(command, "bold", colour=self._colour)
 
-    def broker(self, store_info: Found) -> Iterator[str]:
+    def broker(self, store_info: JsonObject) -> Iterator[str]:
         version = store_info["broker_version"]
         if version["inferred"] is not None:
             text = f"{version['inferred']} (inferred: {'; '.join(version['evidence'])})"
@@ -92,7 +91,7 @@ class _Screen:
             yield from self._lines("Free space", size_text(store_info["free_bytes"]))
         yield from self._repair(store_info["last_repair"], str(store_info["store"]))
 
-    def _repair(self, repair: Found | None, store: str) -> Iterator[str]:
+    def _repair(self, repair: JsonObject | None, store: str) -> Iterator[str]:
         if repair is None:
             return
         began = f", {_time(repair['began_ms'])}" if repair["began_ms"] is not None else ""
@@ -101,7 +100,7 @@ class _Screen:
             then = "it cannot be rolled back, because files have changed since"
         yield from self._lines("Last repair", f"{repair['number']} ({repair['command'] or 'killed'}{began}): {then}")
 
-    def log(self, log: Found) -> Iterator[str]:
+    def log(self, log: JsonObject) -> Iterator[str]:
         if log["file_count"] is None:
             yield from self._lines("Commitlog", UNLISTED)
             return
@@ -117,7 +116,7 @@ class _Screen:
             if log[name] is not None:
                 yield from self._lines("", f"{label:<5} record stored {_time(log[name])}")
 
-    def queues(self, queues: Found) -> Iterator[str]:
+    def queues(self, queues: JsonObject) -> Iterator[str]:
         if queues["queue_count"] is None:
             in_database = queues["kind"] == "rocksdb"
             yield from self._lines("Queues", "in RocksDB, not read" if in_database else UNLISTED)
@@ -125,7 +124,7 @@ class _Screen:
         elsewhere = {"mixed": ", more in RocksDB, not read", "rocksdb": ", in RocksDB"}.get(queues["kind"], "")
         total = f"{counted(queues['topic_count'], 'topic')}, {counted(queues['queue_count'], 'queue')}{elsewhere}"
         yield from self._lines("Queues", total)
-        topics: dict[str, list[Found]] = defaultdict(list)
+        topics: dict[str, list[JsonObject]] = defaultdict(list)
         for queue in queues["queues"]:
             topics[queue["topic"]].append(queue)
         ordered = sorted(topics, key=lambda topic: (-_message_count(topics[topic]), topic))
@@ -147,7 +146,7 @@ class _Screen:
                 yield ((begin if number == 0 else " " * columns_of(begin)) + line).rstrip()
         yield from self._rest(len(ordered) - len(shown), "topic")
 
-    def index(self, index: Found) -> Iterator[str]:
+    def index(self, index: JsonObject) -> Iterator[str]:
         if index["file_count"] is None:
             yield from self._lines("Index", UNLISTED)
             return
@@ -155,7 +154,7 @@ class _Screen:
         text = f"{counted(index['file_count'], 'file')}, entries: {entries}" if index["file_count"] else "no files"
         yield from self._lines("Index", text)
 
-    def checkpoint(self, checkpoint: Found | None) -> Iterator[str]:
+    def checkpoint(self, checkpoint: JsonObject | None) -> Iterator[str]:
         if checkpoint is None:
             yield from self._lines("Checkpoint", "none")
             return
@@ -166,7 +165,7 @@ class _Screen:
                 yield from self._lines(label, f"{_named(name):<12}  {shown}")
                 label = ""
 
-    def files(self, store_info: Found) -> Iterator[str]:
+    def files(self, store_info: JsonObject) -> Iterator[str]:
         if store_info["other_files"]:
             kinds = ", ".join(
                 f"{row['kind']} ({counted(row['file_count'], 'file')})" for row in store_info["other_files"]
@@ -198,7 +197,7 @@ class _Screen:
         return textwrap.wrap(escaped(text), width, break_on_hyphens=False, break_long_words=False)
 
 
-def _verdict(store_info: Found) -> tuple[str, str, str]:
+def _verdict(store_info: JsonObject) -> tuple[str, str, str]:
     """Headline, what it means, and its style."""
     process = f", process {store_info['abort_process_id']}" if store_info["abort_process_id"] is not None else ""
     if store_info["in_use"]:
@@ -245,13 +244,13 @@ def _side_by_side(texts: list[str], width: int) -> list[str]:
     return lines
 
 
-def _message_count(queues: list[Found]) -> int:
+def _message_count(queues: list[JsonObject]) -> int:
     return sum(max(0, row["max_queue_offset"] - row["min_queue_offset"]) for row in queues if _is_known(row))
 
 
-def _range(queue: Found) -> str:
+def _range(queue: JsonObject) -> str:
     return f"{queue['min_queue_offset']}-{queue['max_queue_offset']}" if _is_known(queue) else "unreadable"
 
 
-def _is_known(queue: Found) -> bool:
+def _is_known(queue: JsonObject) -> bool:
     return queue["min_queue_offset"] is not None and queue["max_queue_offset"] is not None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.metrics import Metric
 from rmqtool.report.text import counted, escaped, labelled, size_text
 from rmqtool.times import time_text
@@ -22,7 +23,7 @@ _METRICS: Final = (
 )
 
 
-def mirror_lines(result: Mapping[str, Any], width: int) -> Iterator[str]:
+def mirror_lines(result: JsonObject, width: int) -> Iterator[str]:
     """The result for a person."""
     records, copied = counted(result["copied_records"], "record"), size_text(result["copied_bytes"])
     yield f"Copied {records} ({copied}) from {escaped(result['master'])}."
@@ -41,7 +42,7 @@ def mirror_lines(result: Mapping[str, Any], width: int) -> Iterator[str]:
         yield f"Next: {escaped(command)}"
 
 
-def mirror_metrics(values: Mapping[str, Any]) -> Iterator[Metric]:
+def mirror_metrics(values: JsonObject) -> Iterator[Metric]:
     """The state as metrics for Prometheus."""
     for name, kind, key, text in _METRICS:
         value = values[key]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import counted, escaped, headline, labelled
 
 QUEUES_MAX: Final = 20
@@ -16,7 +17,7 @@ _REASONS: Final = {
 }
 
 
-def new_store_lines(result: Mapping[str, Any], width: int, *, colour: bool = False) -> Iterator[str]:
+def new_store_lines(result: JsonObject, width: int, *, colour: bool = False) -> Iterator[str]:
     """The lines of the screen.
 
     Args:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from rmqtool.report.hexview import hex_field, hex_lines
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import counted, escaped, headline, labelled, size_text
 
-Said = Mapping[str, Any]
 TOPICS_MAX: Final = 8
 RUNS_MAX: Final = 20
 REMAINING_MAX: Final = 20
@@ -29,7 +29,7 @@ _VERBS: Final = (
 
 
 def plan_lines(
-    plan: Said, store: str, chosen: str, width: int, *, colour: bool = False, all_rows: bool = False
+    plan: JsonObject, store: str, chosen: str, width: int, *, colour: bool = False, all_rows: bool = False
 ) -> Iterator[str]:
     """The lines of the screen.
 
@@ -76,7 +76,7 @@ def plan_lines(
         yield from labelled("Disk needed", f"at most {size_text(plan['disk_needed_bytes'])}", width)
 
 
-def _remaining(remaining: Sequence[Said], width: int, *, all_rows: bool) -> Iterator[str]:
+def _remaining(remaining: Sequence[JsonObject], width: int, *, all_rows: bool) -> Iterator[str]:
     """What a check of the repaired store would still find, and why it is left."""
     shown = remaining if all_rows else remaining[:REMAINING_MAX]
     for left in shown:
@@ -86,7 +86,7 @@ def _remaining(remaining: Sequence[Said], width: int, *, all_rows: bool) -> Iter
         yield from labelled("Left", text, width)
 
 
-def _left(left: Said) -> str:
+def _left(left: JsonObject) -> str:
     """A finding that remains: what and where, why, and the repair if a person has to choose it by an option."""
     where = left["file"] if left["physical_offset"] is None else f"physical offset {left['physical_offset']}"
     if left["topic"] is not None and left["queue_id"] is not None:
@@ -95,7 +95,7 @@ def _left(left: Said) -> str:
     return f"{left['id']}: {left['message']} ({where}): {left['why']}{command}"
 
 
-def plan_verdict(plan: Said) -> tuple[str, str]:
+def plan_verdict(plan: JsonObject) -> tuple[str, str]:
     """Style and sentence: how many changes there are, or why there is none."""
     if plan["damage"] and all(finding["id"] == "commitlog.missing-file" for finding in plan["damage"]):
         return "bad", "The commit log has no files, so nothing can be rebuilt. Nothing is changed."
@@ -131,7 +131,7 @@ def plan_verdict(plan: Said) -> tuple[str, str]:
     return "good", f"{text} No messages will be lost."
 
 
-def _steps(plan: Said, width: int) -> Iterator[str]:
+def _steps(plan: JsonObject, width: int) -> Iterator[str]:
     """Each step, and below those with the same reason that reason once."""
     if not plan["steps"]:
         return
@@ -147,7 +147,7 @@ def _steps(plan: Said, width: int) -> Iterator[str]:
     yield ""
 
 
-def _patched(plan: Said, width: int) -> Iterator[str]:
+def _patched(plan: JsonObject, width: int) -> Iterator[str]:
     """What only `patch` tells: the bytes of each field before and after."""
     if "patch" not in plan or not plan["steps"]:
         return
@@ -159,7 +159,7 @@ def _patched(plan: Said, width: int) -> Iterator[str]:
     yield ""
 
 
-def _salvaged(plan: Said, width: int, *, all_rows: bool) -> Iterator[str]:
+def _salvaged(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
     """What only `salvage` tells: each run of lost messages, and what became of the other damage."""
     lost = plan.get("lost_for_good")
     if lost is None:
@@ -182,7 +182,7 @@ def _salvaged(plan: Said, width: int, *, all_rows: bool) -> Iterator[str]:
         yield from labelled("Could be kept", f"{counted(count, 'record')}: {_MENDED[how]} ({_CONSENT[how]})", width)
 
 
-def _loss(loss: Said, *, all_rows: bool) -> str:
+def _loss(loss: JsonObject, *, all_rows: bool) -> str:
     if not loss["messages"]:
         return ""
     topics = _topics(loss["by_topic"], all_rows=all_rows)
@@ -198,7 +198,7 @@ def _topics(by_topic: Mapping[str, int], *, all_rows: bool) -> str:
     return f"{named}{rest}"
 
 
-def plan_afterwards(plan: Said) -> str:
+def plan_afterwards(plan: JsonObject) -> str:
     """Versions that end alike together."""
     endings: dict[str, list[str]] = {}
     for version, after in plan["forecast_after"].items():
@@ -209,7 +209,7 @@ def plan_afterwards(plan: Said) -> str:
     )
 
 
-def _ending(after: Said, plan: Said) -> str:
+def _ending(after: JsonObject, plan: JsonObject) -> str:
     if not after["starts"]:
         return "{do} not start"
     if after["lost"]:

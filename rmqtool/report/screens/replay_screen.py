@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import counted, escaped, headline, labelled
 
 TOPICS_MAX: Final = 20
@@ -21,7 +22,7 @@ _REASONS: Final = {
 }
 
 
-def replay_lines(result: Mapping[str, Any], width: int, *, colour: bool = False) -> Iterator[str]:
+def replay_lines(result: JsonObject, width: int, *, colour: bool = False) -> Iterator[str]:
     """The lines of the screen.
 
     Args:

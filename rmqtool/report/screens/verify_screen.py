@@ -6,11 +6,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import escaped, size_text, styled
-
-Found = Mapping[str, Any]
 
 PER_FILE_MAX: Final = 20
 """Findings of one file that are shown; the rest is counted."""
@@ -22,7 +21,7 @@ _INDENT: Final = "    "
 
 
 def findings_lines(
-    findings: Sequence[Found], summary: Found, width: int, *, colour: bool, all_rows: bool
+    findings: Sequence[JsonObject], summary: JsonObject, width: int, *, colour: bool, all_rows: bool
 ) -> Iterator[str]:
     """The lines of the screen.
 
@@ -36,7 +35,13 @@ def findings_lines(
 
 
 def streamed_lines(
-    findings: Iterable[Found], counts: Mapping[str, int], summary: Found, width: int, *, colour: bool, all_rows: bool
+    findings: Iterable[JsonObject],
+    counts: Mapping[str, int],
+    summary: JsonObject,
+    width: int,
+    *,
+    colour: bool,
+    all_rows: bool,
 ) -> Iterator[str]:
     """The same of findings that are read once, as lines are asked for; an object of type `more` stands for several.
 
@@ -72,7 +77,7 @@ def streamed_lines(
     yield from _wrapped(checked(summary), width, "")
 
 
-def verdict(counts: Mapping[str, int], summary: Found) -> str:
+def verdict(counts: Mapping[str, int], summary: JsonObject) -> str:
     """The state of the store in one sentence."""
     parts = [
         f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in ("error", "warning") if counts.get(name)
@@ -82,7 +87,7 @@ def verdict(counts: Mapping[str, int], summary: Found) -> str:
     return escaped(summary["headline"]) + tail + ("" if is_said else "; not all of the store was checked")
 
 
-def checked(summary: Found) -> str:
+def checked(summary: JsonObject) -> str:
     """How much was looked at, as a sentence."""
     amounts = summary["checked"]
     text = (
@@ -93,7 +98,7 @@ def checked(summary: Found) -> str:
     return text + (f"; {size_text(left_out)} were left out." if left_out else ".")
 
 
-def _finding(finding: Found, width: int, *, colour: bool) -> Iterator[str]:
+def _finding(finding: JsonObject, width: int, *, colour: bool) -> Iterator[str]:
     sign = styled(_SIGNS[finding["severity"]], _STYLES[finding["severity"]], colour=colour)
     place = finding["physical_offset"] if finding["physical_offset"] is not None else finding["file_position"]
     where = f" at {place}" if place is not None else ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.metrics import Metric
 from rmqtool.report.text import counted, escaped, labelled, size_text
 from rmqtool.times import time_text
@@ -33,7 +34,7 @@ _COUNTS: Final = (
 )
 
 
-def row_text(row: Mapping[str, Any]) -> str:
+def row_text(row: JsonObject) -> str:
     """A finding, an alert or an event as one line."""
     when = time_text(row["timestamp_ms"])
     if row["type"] == "finding":
@@ -43,7 +44,7 @@ def row_text(row: Mapping[str, Any]) -> str:
     return escaped(f"{when} {name}: {row['message']}")
 
 
-def summary_lines(summary: Mapping[str, Any], width: int) -> Iterator[str]:
+def summary_lines(summary: JsonObject, width: int) -> Iterator[str]:
     """What a run came to, for a person."""
     findings = summary["findings"]
     count = sum(findings.values())
@@ -76,7 +77,7 @@ def summary_lines(summary: Mapping[str, Any], width: int) -> Iterator[str]:
         yield f"Next: {escaped(summary['next_step']['command'])}"
 
 
-def watch_metrics(values: Mapping[str, Any]) -> Iterator[Metric]:
+def watch_metrics(values: JsonObject) -> Iterator[Metric]:
     """The state as metrics for Prometheus."""
     labels = {"store": str(values["store"])}
     for name, key, text in _LAGS:
