@@ -44,7 +44,7 @@ JSON objects, and files of lines. Brokers write them with a library, and read a 
 `rmqtool dump` shows `config/*.json` as a broker reads them, and `--pop` and `--transactions` what the bodies mean.
 """
 
-UNPROTECTED_HEAD: Final = """# Bytes without protection
+UNPROTECTED_HEAD: Final = """# Unprotected fields
 
 Tests flip each bit of a store, one at a time, and run `rmqtool verify`. It finds every flip, except those in these
 fields.
@@ -122,7 +122,7 @@ def unprotected_page() -> str:
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "findings.md": findings_page,
     "formats.md": formats_page,
-    "unjudged-bytes.md": unprotected_page,
+    "unprotected-fields.md": unprotected_page,
 }
 
 if __name__ == "__main__":

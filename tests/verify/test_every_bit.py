@@ -35,7 +35,7 @@ UNJUDGED = {
         "begin_timestamp_ms", "end_timestamp_ms", "used_slot_count", "entry 0", "time_delta_seconds of the first entry",
     )
 } | {("checkpoint", "times and offsets")}  # fmt: skip
-"""The fields of docs/unjudged-bytes.md, as `flips` names them."""
+"""The fields of docs/unprotected-fields.md, as `flips` names them."""
 JUDGED_HIGH_BITS = {"store_timestamp_ms", "prepared_transaction_offset", "begin_timestamp_ms", "used_slot_count"}
 """Fields of which only the low bits are beyond judgement: a flip in their first byte is found."""
 
