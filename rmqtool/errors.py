@@ -1,6 +1,6 @@
 """Every exception of rmqtool, under one root; each class owns the exit code it ends a command with.
 
-A fault *in a store* is a finding, which is data; an error means that the tool cannot go on.
+A fault *in a store* is a finding, which is data; an error means that the tool cannot continue.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ class WriteError(RmqtoolError):
 
 
 class UnsupportedError(RmqtoolError):
-    """The store, file or option is recognised, but not handled."""
+    """The store, file or option is recognized, but not handled."""
 
 
 class RefusedError(RmqtoolError):

@@ -1,14 +1,15 @@
 """Plain English in all that people read: pages, help texts, and the strings of the package.
 
-A word is retired because the field has a better one; `RETIRED` says which. Docstrings and comments are not looked at,
-nor are the tables of findings in docs that report runs of the past.
+A word is retired because the field has a better one; `RETIRED` says which. Docstrings and comments have to do without
+`IN_CODE_TOO`. Tables of findings in docs that report runs of the past are not looked at.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,13 @@ RETIRED: dict[str, tuple[str, str]] = {
     r"answers [a-z]+\.[a-z-]+": ("fix", "answers consumequeue.zero-file"),
     r"(?<!lag )(?<!lags )behind": ("after, past the end of", "records behind the end"),
     r"in front of": ("before", "units in front of the log"),
-    r"heads?": ("header", "the record's head"),
+    r"heads?(?!: )": ("header", "the record's head"),
     r"(the|its|[a-z]+'s) begin": ("start", "from the file's begin on"),
     r"donors?": ("replica", "a donor's bytes"),
     r"for ever": ("forever", "waits for ever"),
     r"throws? away|thrown away": ("discard", "messages that a broker throws away"),
     r"(plan|that|messages) (gives? up|given up)": ("discard", "a plan that gives up messages"),
-    r"(pass|passes|passed) over": ("skip", "consumers pass over it"),
+    r"(?<!the )(?<!one )(pass|passes|passed) over": ("skip", "consumers pass over it"),
     r"goes on|go on": ("continue", "the dump goes on"),
     r"(lies|lie) (in|at|there|behind|inside|outside)": ("is in", "where it lies in the log"),
     r"stands? (in|at|there|beside)": ("is in", "it stands in the queue"),
@@ -51,14 +52,30 @@ RETIRED: dict[str, tuple[str, str]] = {
     r"commitlog(?![-./\w])": ("commit log in prose, `commitlog/` for the directory", "in the commitlog"),
     r"1 (messages|records|entries|units|files|changes|findings)": ("a plural that agrees", "1 entries twice"),
 }
+IN_CODE_TOO = [
+    r"anew",
+    r"mend(s|ed|ing)?",
+    r"held against",
+    r"what becomes of",
+    r"in the place of",
+    r"in front of",
+    r"heads?(?!: )",
+    r"(the|its|[a-z]+'s) begin",
+    r"donors?",
+    r"for ever",
+    r"(?<!the )(?<!one )(pass|passes|passed) over",
+    r"goes on|go on",
+    r"neighbours?|recognis(e|ed|es)|behaviour|colours?|catalogues?",
+]
+"""The words that docstrings and comments do not use either."""
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
-def retired_in(text: str) -> list[str]:
+def retired_in(text: str, patterns: Iterable[str] = RETIRED) -> list[str]:
     """Retired words with what is said instead."""
     return [
-        f"{match.group()!r}: {better}"
-        for pattern, (better, _) in RETIRED.items()
+        f"{match.group()!r}: {RETIRED[pattern][0]}"
+        for pattern in patterns
         for match in re.finditer(rf"(?<![-\w/.{{])(?:{pattern})(?![-\w])", text, re.IGNORECASE)
     ]
 
@@ -89,6 +106,17 @@ def command_docstrings(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, text
 
 
+def code_prose(path: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings and comments of a module, with their lines."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
 PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in REPORTS)]
 
 
@@ -103,6 +131,16 @@ def test_what_the_package_says_has_no_retired_words() -> None:
         for path in sorted((ROOT / "rmqtool").rglob("*.py"))
         for number, text in shown_strings(path)
         if (words := retired_in(CODE.sub("`code`", text)))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_docstrings_and_comments_have_none_of_the_worst() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {words}"
+        for path in sorted((ROOT / "rmqtool").rglob("*.py"))
+        for number, text in code_prose(path)
+        if (words := retired_in(CODE.sub("`code`", text), IN_CODE_TOO))
     ]
     assert not wrong, "\n".join(wrong)
 

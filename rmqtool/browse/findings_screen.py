@@ -101,7 +101,7 @@ class FindingScreen(LinesScreen[bool]):
 
 
 def finding_lines(finding: Finding, width: int) -> Iterator[Line]:
-    """A finding and what the catalogue knows of its kind."""
+    """A finding and what the catalog knows of its kind."""
     kind = BY_ID[finding.id]
     yield Line(f"{finding.severity.value}: {finding.id}", STYLES.get(finding.severity, STRONG))
     place = place_text(finding)

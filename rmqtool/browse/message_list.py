@@ -100,7 +100,7 @@ class FileRecords:
         return row_of_message(message)
 
     def _step(self) -> None:
-        """Find the record after the last one; where that is none, the next good one behind the damage."""
+        """Find the record after the last one; where that is none, the next good one after the damage."""
         start = self._starts[-1]
         try:
             following = self._after(start)

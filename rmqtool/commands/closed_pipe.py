@@ -1,6 +1,6 @@
 """What a command does once nobody reads its output any more, as behind `| head -1`: the rule of docs/exit-codes.md.
 
-A command goes on, what it prints is discarded, and it ends with the code that it would have had: a verdict stays a
+A command continues, what it prints is discarded, and it ends with the code that it would have had: a verdict stays a
 verdict, and a repair or an append is not stopped halfway. Only where a command prints while it reads, and its reading
 has no other purpose, it stops (`ends_unread`): the rest may be hours of a terabyte.
 """

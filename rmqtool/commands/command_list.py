@@ -106,4 +106,4 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 """Command: (module and function, first line of the function's docstring), in the order of the help.
 
-In the place of a function may stand a mapping of subcommands to functions."""
+A group has a mapping of subcommands instead of a function."""

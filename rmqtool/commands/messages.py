@@ -66,7 +66,7 @@ class Messages:
         )
 
     def warn(self, text: str) -> None:
-        """Something that a person should know, though the command goes on."""
+        """Something that a person should know, though the command continues."""
         if not self.quiet:
             self._say(f"warning: {text}")
 

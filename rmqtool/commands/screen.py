@@ -1,4 +1,4 @@
-"""The terminal that a command writes to: its width, whether it shows colours, and one result shown there."""
+"""The terminal that a command writes to: its width, whether it shows colors, and one result shown there."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Kind(StrEnum):
     MOVED = "moved"
     """It stands in another queue, or at another queue offset."""
     REORDERED = "reordered"
-    """In the same queue it comes behind a message before which it comes in the other log."""
+    """In the same queue it comes after a message before which it comes in the other log."""
 
 
 @dataclass
@@ -163,7 +163,7 @@ def _compare(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Di
 
 
 def find_reordered(pairs: Spill, differences: Differences) -> None:
-    """Find the messages that stand behind one in the other log before which they stand in this one.
+    """Find the messages that stand after one in the other log before which they stand in this one.
 
     Args:
         pairs: by physical offset in this log, ascending from partition to partition.

@@ -1,4 +1,4 @@
-"""One file of a log as blocks of rows with digests, made while it is walked, without what lies behind the log's end.
+"""One file of a log as blocks of rows with digests, made while it is walked, without what lies after the log's end.
 
 Memory: the rows of a block, at most two megabytes, and those of a batch.
 """
@@ -55,11 +55,11 @@ class FileBlocks:
         self.totals = LogTotals(begin=walk.split.physical_offset)
 
     def blocks(self) -> Iterator[Block]:
-        """Walk the file. Bad ranges behind the last record are no part of the log any more, if no file follows."""
+        """Walk the file. Bad ranges after the last record are no part of the log any more, if no file follows."""
         held: list[Array] = []
         for batch in self._walk.batches():
             rows = batch.as_array()
-            # A batch is of one kind: good records, or one bad range, or all of it behind the log's end.
+            # A batch is of one kind: good records, or one bad range, or all of it after the log's end.
             if rows[0]["verdict"] == Verdict.STALE or not rows[0]["size"]:
                 continue
             digests = batch_digests(batch, rows, by_content=self._by_content, record_crc=self._record_crc)

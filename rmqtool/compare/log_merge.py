@@ -1,8 +1,8 @@
 """Two logs of the same physical offsets side by side: what is at the same place in both, and what is not.
 
 The ranges that differ are in ascending order, joined where they touch: all are counted, the first ones are kept.
-Blocks with equal digests are passed over. In others each record that stands at the same place in both with the same
-bytes is passed over; the messages that are left go to a sink, to be looked for elsewhere in the other log.
+Blocks with equal digests are skipped. In others each record that stands at the same place in both with the same
+bytes is skipped; the messages that are left go to a sink, to be looked for elsewhere in the other log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RangeList:
     last: tuple[int, int] | None = None
 
     def add(self, begin: int, end: int) -> None:
-        """Add a range that begins where the last one ends, or behind."""
+        """Add a range that begins where the last one ends, or after."""
         if self.last is not None and begin <= self.last[1]:
             self.last = self.last[0], max(self.last[1], end)
             if self.first[-1][0] == self.last[0]:
@@ -73,7 +73,7 @@ class RangeList:
 
 
 UNKNOWN: Final = -1
-"""In the place of a digest: of a part of a block."""
+"""Instead of a digest: of a part of a block."""
 
 
 class Sink(Protocol):
@@ -138,7 +138,7 @@ class LogMerge:
         return rests
 
     def _rest(self, block: Block, end: int) -> Block | None:
-        """What of a block lies behind a physical offset."""
+        """What of a block lies after a physical offset."""
         if block.end <= end:
             return None
         if block.rows is None:

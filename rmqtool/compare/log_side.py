@@ -185,7 +185,7 @@ class StoreLog:
 
 
 def _end_damage(totals: LogTotals, held: int) -> None:
-    """A record stands behind bad ranges, so they lie inside the log."""
+    """A record stands after bad ranges, so they lie inside the log."""
     totals.bad_ranges += held
     totals.bad_bytes += totals.tail_bytes
     totals.tail_bytes = 0

@@ -35,9 +35,9 @@ class Reason(StrEnum):
     """Why a message may be in one log only, where both are copies of one log."""
 
     EXPIRED = "expired"
-    """The other log begins behind it."""
+    """The other log begins after it."""
     BEYOND_END = "beyond-end"
-    """The other log ends in front of it."""
+    """The other log ends before it."""
     INSIDE = "inside"
     """The other log has something else at its place."""
 
@@ -63,9 +63,9 @@ class Divergence:
     """The first place where two logs of the same physical offsets differ.
 
     Attributes:
-        precision: byte, record or block: what `physical_offset` is the place, or the begin, of.
+        precision: byte, record or block: what `physical_offset` is the place, or the start, of.
         record_offset: where the record, or the block, begins in which it lies.
-        end: physical offset behind the differing range.
+        end: physical offset after the differing range.
     """
 
     physical_offset: int

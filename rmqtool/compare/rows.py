@@ -42,7 +42,7 @@ class Block(NamedTuple):
 
     Attributes:
         begin: physical offset of the first row.
-        end: physical offset behind the last row.
+        end: physical offset after the last row.
         digest: the sum of the rows' whole digests, each of which holds its place, modulo 2 ** 64.
         rows: None where only the digest is known.
     """
@@ -103,10 +103,10 @@ class LogTotals:
     """What a part of a log, or all of it, holds. `merge` is associative over parts in the order of the log.
 
     Attributes:
-        begin, end: physical offsets of the first file's first byte and behind the last record; None if there is none.
-        bad_ranges, bad_bytes: damage in front of the last record.
+        begin, end: physical offsets of the first file's first byte and after the last record; None if there is none.
+        bad_ranges, bad_bytes: damage before the last record.
         unreadable_bytes: what the disk did not give.
-        tail_bytes: damage behind it, as a torn record.
+        tail_bytes: damage after it, as a torn record.
     """
 
     begin: int | None = None

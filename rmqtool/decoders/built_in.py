@@ -61,7 +61,7 @@ def _make_protobuf(argument: str | None) -> Decode:
 def _make_system(argument: str | None) -> Decode:
     if argument is not None:
         raise ValueError("takes no argument")
-    return lambda _body, _message: ...  # those messages are decoded in front of all decoders
+    return lambda _body, _message: ...  # those messages are decoded before all decoders
 
 
 BUILT_IN: Final[Mapping[str, MakeDecoder]] = {

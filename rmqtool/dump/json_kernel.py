@@ -35,8 +35,8 @@ def put_rows(
 ):  # fmt: skip
     """Write rows from number `begin` on until one may not fit; (number of the next row, bytes written).
 
-    Of field `f`, `kinds[f]` says how it is written and `first[f]` and `second[f]` have its numbers by row. In front of
-    it stands literal `f`, behind the last field the last literal. A row of `left` is not written, and a row that cannot
+    Of field `f`, `kinds[f]` says how it is written and `first[f]` and `second[f]` have its numbers by row. Before
+    it stands literal `f`, after the last field the last literal. A row of `left` is not written, and a row that cannot
     be written here is marked there. `ends[row]` becomes where the row's text ends in `out`, `room[row]` is the most
     that it takes. `printable` says of each character below its size whether it needs no escape. `names` and `lengths`
     have room for the names of one message, which are compared; one with more is left to the plain writer.
@@ -195,7 +195,7 @@ def put_base64(out, at, source, start, length):
 def put_text(out, at, source, start, length, printable, shows_bytes):
     r"""Write bytes of UTF-8 as a text of JSON.
 
-    Of bytes that are no UTF-8 each becomes `\xNN`, where these are shown; else, and where a character lies behind those
+    Of bytes that are no UTF-8 each becomes `\xNN`, where these are shown; else, and where a character lies after those
     of `printable`, the result is -1.
     """
     out[uint64(at)] = QUOTE

@@ -119,7 +119,7 @@ class JsonRows:
         return b"".join((*parts, text[at:]))
 
     def _columns(self) -> tuple[NDArray[np.int64], list[bytes], NDArray[np.int64], NDArray[np.int64]]:
-        """What the kernel is told of the fields: kinds, texts in front of each and behind the last, numbers by row."""
+        """What the kernel is told of the fields: kinds, texts before each and after the last, numbers by row."""
         kinds: list[int] = []
         literals, literal = [], "{"
         numbers = np.empty((2, len(self.fields), len(self._room)), np.int64)

@@ -69,13 +69,13 @@ class LogDump(RowSource):
         yield from self._rows(batch, self._chosen(batch))
 
     def walk(self, source: ByteSource, entry: Entry, *, more_follows: bool, start: int = 0) -> Walk:
-        """The walk over a file from the begin of a record on."""
+        """The walk over a file from the start of a record on."""
         split = Split(source, start, source.size, _first_offset(entry, source), more_follows)
         data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
         return walk_split(split, reader_for(data_bytes, self.compiled)(), self._options)
 
     def last_with_data(self) -> int:
-        """Number of the last file that holds anything; zero files behind it are only preallocated. -1 without any."""
+        """Number of the last file that holds anything; zero files after it are only preallocated. -1 without any."""
         for number in range(len(self.target.entries) - 1, 0, -1):
             if may_hold_data(self.target.view.open, self.target.entries[number].path):
                 return number

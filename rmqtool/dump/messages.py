@@ -20,7 +20,7 @@ from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
 
 TOMBSTONE_FINDING: Final = "commitlog.tombstone"
-"""Of a record that a repair put in the place of a lost message: a note, so the row is no bad range."""
+"""Of a record that replaces a lost message after a repair: a note, so the row is no bad range."""
 
 
 @dataclass(frozen=True)

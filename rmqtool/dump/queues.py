@@ -69,7 +69,7 @@ class QueueDump(RowSource):
             yield _DumpedQueue(names[-2] if placed else None, int(names[-1]) if placed else None, tuple(entries))
 
     def _units(self, queue: _DumpedQueue) -> Iterator[DumpRow]:
-        """Units up to the last one that is not zero; behind it the files are only preallocated."""
+        """Units up to the last one that is not zero; after it the files are only preallocated."""
         last = self._last_with_data(queue)
         numbers = range(last + 1)
         for number in reversed(numbers) if self.ask.reverse else numbers:
@@ -110,7 +110,7 @@ class QueueDump(RowSource):
         return start, max(start, end)
 
     def _nonzero(self, source: ByteSource, start: int, end: int) -> Iterator[_Unit]:
-        """Units that are not zero, in the order that is asked for; holes are passed over."""
+        """Units that are not zero, in the order that is asked for; holes are skipped."""
         layout = Struct(self._format.struct_code)
         size = layout.size
         step = BLOCK_UNITS * size

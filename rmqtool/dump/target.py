@@ -106,7 +106,7 @@ class Target:
 
     @property
     def is_chain(self) -> bool:
-        """Whether each file goes on where the one before ended; compacted ones have gaps, and end where they like."""
+        """Whether each file continues where the one before ended; compacted ones have gaps, and end where they like."""
         return not any(kind_of(entry.path) in _COMPACTED for entry in self.entries[:1])
 
     @property
@@ -132,7 +132,7 @@ def find_target(place: StoreLocation, options: TargetOptions) -> Target:
     Raises:
         NotAStoreError: nothing, or nothing of a broker.
         UnreadableError: it may not be read.
-        UnsupportedError: it is recognised, and not decoded.
+        UnsupportedError: it is recognized, and not decoded.
     """
     path = place.path
     if path is None:

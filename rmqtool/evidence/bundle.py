@@ -217,7 +217,7 @@ class _MemberStream:
         return content
 
     def chunks(self, length: int) -> Iterator[bytes]:
-        """The next bytes, and the padding behind them read too."""
+        """The next bytes, and the padding after them read too."""
         for start in range(0, length, _CHUNK):
             yield self.read(min(_CHUNK, length - start))
         self.read(-length % BLOCK)

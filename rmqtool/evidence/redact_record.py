@@ -221,7 +221,7 @@ def _with_record_crc(raw: bytes, redacted: bytes) -> bytes:
 
 
 def _head_size(raw: bytes) -> int:
-    """Bytes in front of the body, by the flags that widen hosts."""
+    """Bytes before the body, by the flags that widen hosts."""
     return commitlog.head_size(int.from_bytes(raw[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big"))
 
 

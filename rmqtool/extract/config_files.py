@@ -23,7 +23,7 @@ def config_files(stores: Sequence[Store], names: Collection[str], *, with_offset
 
     Args:
         names: topics of the new store.
-        with_offsets: whether consumers go on where they were.
+        with_offsets: whether consumers continue where they were.
     """
     joins: dict[str, Callable[[Any, Any], Any]] = {TOPICS: _larger, GROUPS: _first}
     if with_offsets:

@@ -1,8 +1,8 @@
 """Which units of a batch queue a client gets that pulls one message after the other.
 
-A client goes on after the last message of the unit that it got, and is given the unit at which the broker's search for
-the queue offset ends (`BatchConsumeQueue#getBatchMsgIndexBuffer`): with base offsets out of order that is seldom the
-one that it looks for.
+A client continues after the last message of the unit that it got, and is given the unit at which the broker's search
+for the queue offset ends (`BatchConsumeQueue#getBatchMsgIndexBuffer`): with base offsets out of order that is seldom
+the one that it looks for.
 """
 
 from __future__ import annotations

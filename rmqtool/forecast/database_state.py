@@ -151,7 +151,7 @@ class DatabaseQueueState:
         self._ends = StoredEnds(StoredEnd(0, queue_offset), StoredEnd(0, queue_offset - 1))
 
     def destroy(self) -> None:
-        """The database is deleted, as a broker does that finds no log; it goes on to use the ends that it has read."""
+        """Delete the database, as a broker does that finds no log; it continues to use the ends that it has read."""
         self._is_destroyed, self._put, self._is_put_in_order = True, [], False
         keeps_ends = self.rules.rocksdb_loads_all_ends
         self._ends = StoredEnds(StoredEnd(0, 0), self._ends.maximum) if keeps_ends else StoredEnds()

@@ -239,7 +239,7 @@ def reachable_records(files: OpenFiles, entry: Entry, slot_count: int) -> NDArra
 
 
 def _clock_behind(name: str) -> Callable[[], int]:
-    """A clock that stands at a time later than that of a file name, so that new files come behind it.
+    """A clock that stands at a time later than that of a file name, so that new files come after it.
 
     The real time would make a forecast differ from the one a moment before.
     """

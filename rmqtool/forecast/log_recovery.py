@@ -76,7 +76,7 @@ class LogState:
         return self.segments[0].start if self.segments else -1
 
     def first_record(self, segment: Segment) -> FirstRecord:
-        """What stands at the begin of a file.
+        """What stands at the start of a file.
 
         Raises:
             LoadFailure: the broker runs out of memory over it.
@@ -100,7 +100,7 @@ class LogState:
         """Good records from a file on, up to the end of the log; the result is the generator's value.
 
         Args:
-            known: records up to this physical offset may be passed over.
+            known: records up to this physical offset may be skipped.
 
         Raises:
             LoadFailure: the broker runs out of memory over a record.
@@ -142,8 +142,8 @@ class LogState:
     def dispatched_after_start(self, begin: int) -> Generator[Records, None, int | None]:
         """Records that dispatch reads from a physical offset on once the broker runs.
 
-        Checksums do not count here, and what is no record is passed over to the file's end. The value is where it
-        stays for ever: the file that should hold what follows is missing or cut before, or a slave meets what is no
+        Checksums do not count here, and what is no record is skipped to the file's end. The value is where it
+        stays forever: the file that should hold what follows is missing or cut before, or a slave meets what is no
         record.
 
         Raises:

@@ -44,8 +44,8 @@ class FileEnd:
 
     Attributes:
         is_blank: at an end-of-file blank, so that the next file follows.
-        size: for a record whose lengths disagree what it claims, else -1 (dispatch goes on behind it).
-        verdict: what the judge says of the place; None for zeros behind which the file holds nothing.
+        size: for a record whose lengths disagree what it claims, else -1 (dispatch continues after it).
+        verdict: what the judge says of the place; None for zeros after which the file holds nothing.
     """
 
     position: int
@@ -86,7 +86,7 @@ class FileScan:
 
         Args:
             file_start: physical offset of the file's first byte.
-            known: records up to this physical offset may be passed over.
+            known: records up to this physical offset may be skipped.
 
         Raises:
             LoadFailure: the broker runs out of memory over a record.
@@ -103,10 +103,10 @@ class FileScan:
             from_begin = False
 
     def _run(self, walk: Walk, position: int, *, notes: bool) -> Generator[Records, None, tuple[FileEnd | None, int]]:
-        """Follow one walk until it ends, or until the broker goes on elsewhere than the judge.
+        """Follow one walk until it ends, or until the broker continues elsewhere than the judge.
 
         Args:
-            notes: whether nothing but plain records lies in front of it.
+            notes: whether nothing but plain records lies before it.
         """
         base = walk.split.physical_offset
         for batch in walk.batches():

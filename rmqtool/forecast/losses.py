@@ -1,6 +1,6 @@
 """What a start costs: messages that are intact in the log now and are not served afterwards, and damage that stays.
 
-The log is scanned as the judge sees it, behind damage too. A message counts as served if a unit of its queue, between
+The log is scanned as the judge sees it, after damage too. A message counts as served if a unit of its queue, between
 minimum and maximum, points to it with room for it, and its bytes lie inside the log (`DefaultMessageStore#getMessage`).
 """
 
@@ -192,7 +192,7 @@ class LossCounter:
             for row in rows[rows["verdict"] != Verdict.GOOD]:
                 self._damage(segment.path, row)
             good = message_rows(rows)
-            # What a repair put in the place of a lost message is not missed.
+            # What a repair replaced a lost message with is not missed.
             sent = kept_rows(good, good["prepared_transaction_offset"] != TOMBSTONE)
             if not sent.size:
                 continue

@@ -32,7 +32,7 @@ class ForecastOptions:
         multi_dispatch: `enableMultiDispatch`.
         lmq: `enableLmq`.
         extensions: `enableConsumeQueueExt`, where the store has extensions of its queues.
-        is_slave: whether the broker is one; it does not pass over what dispatch cannot read.
+        is_slave: whether the broker is one; it does not skip what dispatch cannot read.
         heap_bytes: memory of the broker; a size field that asks for more ends versions that do not check it.
         count_whole_log: count lost messages over the whole log; None does so where it has at most 8 GiB of data, and
             else from the file on in which the broker's scan begins.

@@ -77,7 +77,7 @@ class QueueState:
         return self.loaded.segments
 
     def recover(self) -> None:
-        """Find the end from the third-last file on; files behind an invalid unit are unlinked.
+        """Find the end from the third-last file on; files after an invalid unit are unlinked.
 
         Raises:
             UnreadableError: a file cannot be read.
@@ -89,7 +89,7 @@ class QueueState:
         if last_unit is not None:
             self.physical_end = loaded.physical_end(*last_unit, self.rules)
         for segment in [segment for segment in loaded.segments if segment.start > loaded.end]:
-            self._drop(segment)  # a file of a wrong name may stand behind them, and end the queue
+            self._drop(segment)  # a file of a wrong name may stand after them, and end the queue
         self._cut_files()
         self._note_maximum()
 
@@ -152,7 +152,7 @@ class QueueState:
         after = writer.end
         self.loaded.end, self.physical_end = after.end, after.physical_offset
         if self.extension is not None:
-            self.extension.written += int(entries.own.sum())  # also where the queue passes over a record
+            self.extension.written += int(entries.own.sum())  # also where the queue skips a record
         if after.last_start is None or after.last_start == before.last_start:
             return
         if before.last_start is not None:
@@ -169,7 +169,7 @@ class QueueState:
             self._own_files += (path,)
 
     def truncate(self, log_end: int) -> None:
-        """Cut the queue at the log's end: the last file is read again, so old units behind the end come back.
+        """Cut the queue at the log's end: the last file is read again, so old units after the end come back.
 
         Raises:
             UnreadableError: a file cannot be read.
@@ -219,7 +219,7 @@ class QueueState:
         """Look for the first unit that does not lie below the log, in the first file only.
 
         Raises:
-            LoadFailure: the broker asks for a unit in front of a file's begin, and gives up.
+            LoadFailure: the broker asks for a unit before a file's start, and gives up.
             UnreadableError: a file cannot be read.
         """
         if self.is_batch or not self.loaded.segments:
@@ -252,7 +252,7 @@ class QueueState:
         return queue.min_queue_offset, queue.max_queue_offset
 
     def filler_units(self) -> int:
-        """Units without a message at the begin of the first file.
+        """Units without a message at the start of the first file.
 
         Raises:
             UnreadableError: the file cannot be read.
@@ -273,7 +273,7 @@ class QueueState:
         return count
 
     def maximum(self) -> int:
-        """Queue offset behind the last message.
+        """Queue offset after the last message.
 
         Raises:
             UnreadableError: a file cannot be read.

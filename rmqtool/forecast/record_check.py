@@ -33,7 +33,7 @@ class Checked:
     """The broker's answer about one place.
 
     Attributes:
-        success: whether it goes on behind it, or (size 0) with the next file.
+        success: whether it continues after it, or (size 0) with the next file.
         size: bytes of the record; 0 for a blank; -1 for no record at all.
         row: the record's fields where it is one.
         verdict: what the judge says of the place.
@@ -49,7 +49,7 @@ class RecordCheck:
     """The check of one broker version with its options.
 
     Args:
-        lenient: as after the start, when dispatch goes on: without checksum, without body.
+        lenient: as after the start, when dispatch continues: without checksum, without body.
     """
 
     def __init__(self, rules: BrokerRules, options: ForecastOptions, *, lenient: bool) -> None:

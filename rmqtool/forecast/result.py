@@ -40,7 +40,7 @@ class QueueForecast:
     Attributes:
         next_queue_offset: what the next message put gets.
         offsets_repeat: whether messages had that offset, or a higher one, before.
-        last_physical_offset: the broker's maxPhysicOffset, behind the last record entered.
+        last_physical_offset: the broker's maxPhysicOffset, after the last record entered.
     """
 
     topic: str
@@ -65,7 +65,7 @@ class Forecast:
             until the next start and lost with it.
         deleted_files: files of log and queues that the start unlinks, even if it then fails.
         unnoticed_damage: at most as many places as the options allow; `unnoticed_damage_count` are all.
-        filler_units: units without a message that stand in front of the first one of a queue.
+        filler_units: units without a message that stand before the first one of a queue.
         unindexed_messages: messages with a key that is not in the index afterwards.
         counted_from: losses, damage and missing keys are counted from this physical offset on.
         not_simulated: what the store has beside that no forecast is made of, as sentences.

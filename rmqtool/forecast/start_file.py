@@ -43,7 +43,7 @@ class StartChoice:
     """Finds the file.
 
     Attributes:
-        first_record: looks at the begin of a file.
+        first_record: looks at the start of a file.
         dispatched_end: the physical offset up to which the log counts as dispatched.
         in_database: whether the queues are in RocksDB, whose own end is compared instead of times.
         queues_end: the highest maxPhysicOffset of all queues.

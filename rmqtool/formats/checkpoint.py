@@ -1,4 +1,4 @@
-"""The checkpoint: six numbers at the head of a 4096-byte file, no magic, no checksum.
+"""The checkpoint: six numbers at the start of a 4096-byte file, no magic, no checksum.
 
 Broker: `StoreCheckpoint`.
 """

@@ -123,7 +123,7 @@ STORE_HOST_AT: Final = MESSAGE_V1.position("store_host.address")
 BODY_LENGTH_AT: Final = MESSAGE_V1.position("body_length")
 
 HEAD_SIZE: Final = BODY_LENGTH_AT + 4
-"""Bytes in front of the body with both hosts IPv4."""
+"""Bytes before the body with both hosts IPv4."""
 HEAD_SIZE_MAX: Final = HEAD_SIZE + 2 * V6_EXTRA
 """The same with both hosts IPv6."""
 RECORD_SIZE_MIN: Final = HEAD_SIZE + 1 + 2
@@ -136,10 +136,10 @@ def message_variant(magic: int, sys_flag: int) -> Struct:
 
 
 def head_size(sys_flag: int) -> int:
-    """Bytes in front of the body."""
+    """Bytes before the body."""
     return HEAD_SIZE + host_extra(sys_flag, system_flag.BORN_HOST_V6) + host_extra(sys_flag, system_flag.STORE_HOST_V6)
 
 
 def host_extra(sys_flag: int, host_bit: int) -> int:
-    """Bytes by which an IPv6 host moves the fields behind it."""
+    """Bytes by which an IPv6 host moves the fields after it."""
     return V6_EXTRA if sys_flag & host_bit else 0

@@ -53,7 +53,7 @@ def parse_epochs(raw: bytes) -> Epochs:
     for line in lines[2:]:
         parts = line.rstrip("-").split("-")
         if len(parts) != _PARTS:
-            continue  # a broker passes over it
+            continue  # a broker skips it
         epoch, offset = _number(parts[0], JAVA_INT_MAX), _number(parts[1], JAVA_LONG_MAX)
         if epoch is None or offset is None:
             return Epochs(problem=f"the line {line[:60]!r} has something that is not a number", prevents_start=True)

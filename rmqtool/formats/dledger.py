@@ -1,4 +1,4 @@
-"""The log of DLedger: a header in front of each message record, and an index of fixed units.
+"""The log of DLedger: a header before each message record, and an index of fixed units.
 
 Broker: `DLedgerEntryCoder`, `DLedgerMmapFileStore`, `DLedgerCommitLog`.
 """

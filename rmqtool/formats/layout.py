@@ -23,7 +23,7 @@ INTEGER_CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 class Field:
     """One declared field.
 
-    `position` is None behind the first field of variable length, `size` (bytes) is None where it varies.
+    `position` is None after the first field of variable length, `size` (bytes) is None where it varies.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Format:
         return size_of(self.struct)
 
     def position(self, name: str) -> int:
-        """Position in bytes of a field in front of everything that varies."""
+        """Position in bytes of a field before everything that varies."""
         (field,) = (field for field in self.fixed_fields if field.name == name)
         assert field.position is not None
         return field.position

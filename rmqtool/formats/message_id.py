@@ -123,6 +123,6 @@ def message_ids(text: str) -> tuple[str, ...]:
 def _hex(text: str) -> bytes:
     if len(text) not in (V4_ID_LENGTH, V6_ID_LENGTH):
         raise ValueError(f"a message id has 32 or 56 hex characters, this one {len(text)}")
-    if not HEX_DIGITS.issuperset(text):  # bytes.fromhex would pass over spaces
+    if not HEX_DIGITS.issuperset(text):  # bytes.fromhex would skip spaces
         raise ValueError(f"not hexadecimal: {text!r}")
     return bytes.fromhex(text)

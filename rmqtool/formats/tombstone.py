@@ -1,6 +1,6 @@
-"""What a repair puts in the place of a lost message: a record in the log, and a unit in its queue that nobody can read.
+"""What a repair replaces a lost message with: a record in the log, and a unit in its queue that nobody can read.
 
-No broker writes either, and every one passes over both: see the section "What a repair leaves" of docs/salvage.md.
+No broker writes either, and every one skips both: see the section "What a repair leaves" of docs/salvage.md.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TOMBSTONE_TOPIC: Final = "RMQTOOL_LOST"
 DEAD_SIZE: Final = 16
 """Bytes to which a dead unit points at least."""
 DEAD_BEFORE: Final = 8
-"""A dead unit begins so many bytes in front of a log file and reaches into it: no broker reads across files.
+"""A dead unit begins so many bytes before a log file and reaches into it: no broker reads across files.
 The last unit of a queue is longer: it reaches to the end of its tombstone.
 """
 
 
 def are_dead(units: NDArray[Any], log_file_size: int) -> NDArray[Any]:
-    """Which of some units are dead: no record begins so few bytes in front of a log file's end."""
+    """Which of some units are dead: no record begins so few bytes before a log file's end."""
     before_file = (units["physical_offset"] + DEAD_BEFORE) % min(log_file_size, JAVA_LONG_MAX) == 0
     is_far = units["physical_offset"] > 0
     dead: NDArray[Any] = before_file & is_far & (units["record_size"] >= DEAD_SIZE) & (units["tags_code"] == 0)

@@ -22,7 +22,7 @@ from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import MISSING_LOG_FILE
 
 REPLACED: Final = "commitlog.replaced"
-"""The log is another one than the stream has read, or was cut; it is read from its begin."""
+"""The log is another one than the stream has read, or was cut; it is read from its start."""
 Offsets = dict[str, Any]
 """What a checkpoint keeps of the position in each store."""
 
@@ -50,7 +50,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends: dict[str, Position] = {}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
-        """The begin of each log, or where the options begin."""
+        """The start of each log, or where the options begin."""
         return {label: self._first(store).as_json() for label, store in self._stores().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -66,7 +66,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends: at what is flushed, or earlier, at the end of a file.
 
         Raises:
-            DataLossError: records behind `start` are gone.
+            DataLossError: records after `start` are gone.
         """
         stores = self._stores()
         for label in start.keys() - stores.keys():
@@ -105,7 +105,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 values.append(lost)
             if (message := what_is_lost(store, high)) is not None:
                 self._tell(label, message)
-                continue  # planned before the log was replaced: the next batch begins at the new one's begin
+                continue  # planned before the log was replaced: the next batch begins at the new one's start
             low = begin.physical_offset
             if low < high.physical_offset:
                 between = self._between(low, high.physical_offset)
@@ -146,7 +146,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Position(max(self._options.row_filter.from_physical_offset or 0, log_begin(store)))
 
     def _begin(self, store: Store, start: Offsets) -> tuple[Position, LostRange | None]:
-        """Where reading a log goes on, and what was lost before."""
+        """Where reading a log continues, and what was lost before."""
         label = store.view.label
         if label not in start:
             return self._first(store), None
@@ -189,7 +189,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _cut_short(store: Store, begin: int, end: Position, most: int) -> Position:
-    """The last begin of a file that is no more than so many bytes away, or else the next one."""
+    """The last start of a file that is no more than so many bytes away, or else the next one."""
     starts = [segment.start for segment in store.commitlog if begin < segment.start < end.physical_offset]
     if end.physical_offset <= begin + most or not starts:
         return end

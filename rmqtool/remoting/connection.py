@@ -1,6 +1,6 @@
 """A blocking connection to a broker or a name server: one request, one answer, each within a time limit.
 
-Broker: `NettyRemotingClient#invokeSync`. Requests that a server sends on its own are passed over.
+Broker: `NettyRemotingClient#invokeSync`. Requests that a server sends on its own are skipped.
 """
 
 from __future__ import annotations

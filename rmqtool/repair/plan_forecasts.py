@@ -57,7 +57,7 @@ class PlanForecasts:
         self._pool.shutdown(cancel_futures=True)
 
     def look_now(self, begin: int | None) -> None:
-        """Forecast a start of the store as it is, while the caller goes on; see `completed`."""
+        """Forecast a start of the store as it is, while the caller continues; see `completed`."""
         shared = SharedStarts(self._shared.reads, self._shared.clean)
         self._now = self._pool.submit(self._forecaster(begin).forecast, self._store, self._rules, shared=shared)
 

@@ -120,7 +120,7 @@ def outgoing_messages(
     """The messages that are asked for, in log order, from a physical offset on.
 
     A message that waits is sent to its own topic: at once where its time has come, else to wait again. Messages of
-    topics that are not asked for are passed over without a word.
+    topics that are not asked for are skipped without a word.
     """
     segments = [segment for segment in store.commitlog if segment.end > start]
     gaps = iter([(before.end, after.start) for before, after in pairwise(segments) if after.start > before.end])

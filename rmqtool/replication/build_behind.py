@@ -1,7 +1,7 @@
 """Builds consume queues, index and checkpoint of a copy from each block of records as it is written.
 
 A killed run leaves them behind the log, or one queue behind another. So what was built is noted at each sync, and a
-later run starts there again: a queue passes over what it has, as a broker's does. The index may then have an entry
+later run starts there again: a queue skips what it has, as a broker's does. The index may then have an entry
 twice, as after the crash of a broker.
 """
 

@@ -34,7 +34,7 @@ class HexField:
     """A field with its bytes.
 
     Attributes:
-        position: bytes from the record's or unit's begin.
+        position: bytes from the record's or unit's start.
         content: its first bytes, as many as are to be shown.
         length: how many it really has.
         tail: its last bytes, where it is longer than what is shown.
@@ -71,7 +71,7 @@ def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTE
     Args:
         read: gives (position, length) bytes of it.
         length: of the whole structure.
-        fields: as declared; one of variable length takes what the last length in front of it says.
+        fields: as declared; one of variable length takes what the last length before it says.
     """
     parts: list[HexField] = []
     at, declared_length = 0, 0

@@ -81,7 +81,7 @@ def field_lines(name: str, text: str, name_width: int, width: int | None) -> Ite
 
 
 def styled(text: str, style: str, *, colour: bool) -> str:
-    """The text in a style (bad, good, open, bold), where the terminal shows colours."""
+    """The text in a style (bad, good, open, bold), where the terminal shows colors."""
     return f"{_STYLES[style]}{text}{_PLAIN}" if colour and style in _STYLES else text
 
 

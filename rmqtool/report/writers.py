@@ -113,7 +113,7 @@ class CsvWriter:
 
 
 class _Selection:
-    """Passes on the fields that were asked for; a row that has none of them is passed over."""
+    """Passes on the fields that were asked for; a row that has none of them is skipped."""
 
     def __init__(self, writer: RowWriter, fields: Sequence[str]) -> None:
         self._writer = writer

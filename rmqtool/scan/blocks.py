@@ -61,7 +61,7 @@ class Window:
         self.end = position + window_size
 
     def bytes_at(self, position: int, length: int) -> bytes | bytearray | memoryview:
-        """A range of the file, from the window if it lies in it; shorter only behind the file's end."""
+        """A range of the file, from the window if it lies in it; shorter only after the file's end."""
         length = max(0, min(length, self.source.size - position))
         if self.holds(position, position + length):
             return self.buffer[position - self.start : position - self.start + length]
@@ -90,7 +90,7 @@ class Window:
         return None
 
     def readable_end(self, position: int) -> int:
-        """How far the window's bytes behind `position` are those of the file."""
+        """How far the window's bytes after `position` are those of the file."""
         byte_range = self.unreadable_in(position, self.end) if self.unreadable else None
         return self.end if byte_range is None else max(position, byte_range[0])
 
@@ -103,7 +103,7 @@ class Window:
 
 
 def last_data_end(source: ByteSource, start: int, end: int) -> int:
-    """Position behind the last byte of [start, end) that is not zero; `start` if there is none. Holes are not read."""
+    """Position after the last byte of [start, end) that is not zero; `start` if there is none. Holes are not read."""
     longest = _FIRST_STEP
     for extent_start, extent_end in reversed(list(source.extents(start, end))):
         at = extent_end

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 class Row(NamedTuple):
     """One record, blank or bad range.
 
-    Positions are bytes from the record's begin, lengths are bytes; a text that is not there has length -1.
+    Positions are bytes from the record's start, lengths are bytes; a text that is not there has length -1.
     """
 
     physical_offset: int
     """Where it really lies."""
     size: int
-    """Bytes up to the next row's begin."""
+    """Bytes up to the next row's start."""
     queue_offset: int
     own_offset: int
     """The physical offset that the record says of itself."""
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     tags_code: int
     """What dispatch puts into the queue's unit."""
     verdict: int
-    """A `rules.Verdict`; of a blank or bad range the fields behind `magic` are 0."""
+    """A `rules.Verdict`; of a blank or bad range the fields after `magic` are 0."""
     magic: int
     body_crc: int
     computed_crc: int

@@ -1,6 +1,6 @@
 """Digests of records: what tells a message from all others, what it says, and every byte of its record.
 
-Three numbers of 64 bits a record, made of its head, topic and properties and of the CRC-32 that the walk computed of
+Three numbers of 64 bits a record, made of its header, topic and properties and of the CRC-32 that the walk computed of
 its body, so that no body is read twice. They find what accident and damage do, with a chance of missing it of 1 in 2^31
 where only a body differs and of 1 in 2^64 elsewhere; they are no protection against somebody who looks for collisions.
 """
@@ -37,7 +37,7 @@ class Digests(NamedTuple):
     Attributes:
         identity: of topic and unique key; without one of what the producer said, when and from where.
         content: of what a consumer gets: topic, flags, properties and body, but not where the broker put it.
-        whole: of the record's bytes and place; of a blank's frame only, for brokers leave anything behind it.
+        whole: of the record's bytes and place; of a blank's frame only, for brokers leave anything after it.
     """
 
     identity: numpy.ndarray[Any, Any]

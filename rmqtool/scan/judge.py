@@ -26,7 +26,7 @@ from rmqtool.scan.columns import Row, bare_row
 from rmqtool.scan.rules import Verdict
 
 TAIL_READ: Final = 2 + 32767 + 2 + 32767
-"""Bytes in which everything behind the body lies."""
+"""Bytes in which everything after the body lies."""
 
 ROWS_MAX: Final = 512
 """Rows that are judged at a time: few, so that the first ones come at once."""
@@ -80,7 +80,7 @@ def judge_frame(frame: bytes | bytearray | memoryview, remaining: int) -> tuple[
     """Judge size and magic. (verdict, size, magic); a good blank has magic `MAGIC_BLANK`.
 
     Args:
-        frame: at least 8 bytes, the begin of the record.
+        frame: at least 8 bytes, the start of the record.
         remaining: bytes from there to the end of the file.
     """
     size, magic = FRAME.unpack_from(frame)
@@ -125,8 +125,8 @@ def judge_messages(
 
     Args:
         buffer: their bytes; a record that reaches beyond them is not judged.
-        remaining: bytes from its begin to the end of the file.
-        physical_offset: that of its begin.
+        remaining: bytes from its start to the end of the file.
+        physical_offset: that of its start.
         begins: places in it at which a record may begin.
 
     Returns:

@@ -93,7 +93,7 @@ class LogPlan:
 
 
 def plan_log(files: Sequence[LogFile]) -> LogPlan:
-    """Look at each file and tell which is the last one that holds data; zero files behind it are only preallocated.
+    """Look at each file and tell which is the last one that holds data; zero files after it are only preallocated.
 
     No file stays open: a log has more of them than a process may hold.
 
@@ -173,7 +173,7 @@ def is_known(split: Split, options: ScanOptions) -> bool:
 
 
 def known_messages(split: Split, options: ScanOptions) -> tuple[int, int] | None:
-    """How many messages a split holds, and the file position behind them; None where the digest does not know it."""
+    """How many messages a split holds, and the file position after them; None where the digest does not know it."""
     if split.has_entries or options.digest is None:
         return None
     return options.digest.messages(walk_split(split, PlainReader(), options))

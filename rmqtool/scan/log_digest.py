@@ -251,7 +251,7 @@ class LogDigest(Closable):
             return dict(self._runs.get(key, {}))
 
     def _chain(self, key: Hashable, walk: Walk) -> list[_Run]:
-        """Runs that follow each other from the walk's begin to the file's end; empty where there are none."""
+        """Runs that follow each other from the walk's start to the file's end; empty where there are none."""
         split, by_begin = walk.split, self._known(key)
         same = [each for each in by_begin.values() if each.is_of(split)]
         if same:

@@ -1,4 +1,4 @@
-"""Finds the next good record behind damage: magic, lengths, own offset and CRC must all be right.
+"""Finds the next good record after damage: magic, lengths, own offset and CRC must all be right.
 
 A foreign record inside a body fails at its own offset, so no part of a body is taken for a record of the log.
 """
@@ -55,7 +55,7 @@ def find_next(
 def _candidates(window: Window, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Positions at which a magic stands where a record would have it, with the first bytes from there."""
     for extent_start, extent_end in window.source.extents(start, end):
-        # The size in front of a magic may begin with zeros, which may lie in the hole before the extent.
+        # The size before a magic may begin with zeros, which may lie in the hole before the extent.
         at, step = max(start, extent_start - MAGIC_AT), FIRST_STEP
         while at < extent_end:
             block = bytes(window.bytes_at(at, step + _LOOKED_AT))

@@ -1,4 +1,4 @@
-"""Rows column by column: what looks at one column of very many rows passes over nothing else.
+"""Rows column by column: what looks at one column of very many rows reads nothing else.
 
 A row has some 170 bytes, so that looking at one number of each in an array of rows reads a line of the cache a row.
 """

@@ -38,7 +38,7 @@ class RowFilter:
         message_id: the broker's, or the unique key.
         strict: whether a row without a topic, queue or time is left out where one is asked for. A query's filter says
             so; where an option asks, a bad range stays, for it may hide what is asked for, as in `dump`.
-        stale: whether records behind the log's end are rows.
+        stale: whether records after the log's end are rows.
     """
 
     topics: tuple[str, ...] | None = None

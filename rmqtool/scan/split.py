@@ -15,7 +15,7 @@ class Split:
     Attributes:
         start: file position at which a record begins; with `anchor` any, and the first record from there on is found.
         physical_offset: of the file's first byte.
-        more_follows: whether the log goes on in a later file, so that zeros at the end are damage and not the
+        more_follows: whether the log continues in a later file, so that zeros at the end are damage and not the
             untouched rest of the last file.
         has_entries: whether it is a file of DLedger, whose records are in entries; it is never cut.
     """
@@ -34,8 +34,8 @@ class SplitOutcome:
     """What is known when a split is done.
 
     Attributes:
-        data_end: the file position behind its last record or bad range.
-        tail_bytes: zeros behind `data_end` that are the untouched rest of the file.
+        data_end: the file position after its last record or bad range.
+        tail_bytes: zeros after `data_end` that are the untouched rest of the file.
         stale: whether the log ended in this split, so that whatever follows was written before it was cut.
         ended: whether a blank, or the last range before the untouched rest, was met: all of the file is accounted for.
     """

@@ -1,10 +1,10 @@
 """Where a part of a file begins: at the record at which the walk over the whole file passes its cut.
 
 A part is scanned without the ones before it, so it has to find its first record itself. The first good record from the
-cut on may lie inside the body of one that reaches over the cut, and behind damage the walk over the whole file may go
-on elsewhere. So a part looks back: it finds a record some way in front of the cut and walks up to it. A walk of good
+cut on may lie inside the body of one that reaches over the cut, and after damage the walk over the whole file may go
+on elsewhere. So a part looks back: it finds a record some way before the cut and walks up to it. A walk of good
 records only is the walk over the whole file, unless somebody made a body of records that say they lie where they lie.
-Where anything else is met, the file is walked from its begin. The same is asked of the cut behind the part, whose
+Where anything else is met, the file is walked from its start. The same is asked of the cut after the part, whose
 record must be where the part's own walk ends: so each part proves the seam to the next.
 """
 
@@ -20,7 +20,7 @@ from rmqtool.scan.split import Split
 from rmqtool.scan.walk import RecordReader
 
 PROOF_BYTES: Final = 4 << 20
-"""How far in front of a cut the walk begins that proves it: as long as a broker lets a message be by default."""
+"""How far before a cut the walk begins that proves it: as long as a broker lets a message be by default."""
 
 
 def first_row_from(
@@ -30,14 +30,14 @@ def first_row_from(
     options: ScanOptions,
     proof_bytes: int = PROOF_BYTES,
 ) -> int:
-    """File position of the first row at or behind a cut, as the walk over the whole file has it.
+    """File position of the first row at or after a cut, as the walk over the whole file has it.
 
     Args:
-        whole: of the whole file, which is not the last one of the log that holds data: what lies behind the log's end
-            is told only from all that is in front of it.
+        whole: of the whole file, which is not the last one of the log that holds data: what lies after the log's end
+            is told only from all that is before it.
 
     Returns:
-        The file's size where no row begins behind the cut.
+        The file's size where no row begins after the cut.
     """
     if cut <= 0:
         return 0

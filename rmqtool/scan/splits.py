@@ -55,7 +55,7 @@ def has_parts(split: Split, part_bytes: int = PART_BYTES) -> bool:
 
 
 def _cuts(extents: Sequence[tuple[int, int]], data_bytes: int, count: int) -> Iterator[int]:
-    """The file positions in front of which a file holds the first, second ... of so many equal shares of its data."""
+    """The file positions before which a file holds the first, second ... of so many equal shares of its data."""
     before, numbers = 0, iter(range(count))
     number = next(numbers)
     for start, end in extents:

@@ -29,7 +29,7 @@ _HOST_FLAGS_AT: Final = SYS_FLAG_AT + 3
 """Position of the byte with the flags that widen hosts."""
 _STORE_TIMESTAMP: Final = Row._fields.index("store_timestamp_ms")
 STALE_MARGIN_MS: Final = 1000
-"""A record behind damage that is older than the one before it by more than this was written before the log was cut.
+"""A record after damage that is older than the one before it by more than this was written before the log was cut.
 
 A broker needs longer than that to start, while a clock that is set steps back by less. Without damage between them
 nothing is called stale here."""
@@ -127,7 +127,7 @@ class RecordReader(Protocol):
     """Judges many good records at once; whatever is not plainly good it leaves to the walk."""
 
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
-        """Rows of good records that begin in [position, limit) and lie whole in the window; the position behind."""
+        """Rows of good records that begin in [position, limit) and lie whole in the window; the position after."""
 
     def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
         """The rows with the verdict STALE."""
@@ -279,7 +279,7 @@ class Walk:
         if following is not None:
             was_stale = self.outcome.stale
             self.outcome.stale = was_stale or self._is_stale(following)
-            # A cut log leaves the rest of an old record in front of the whole ones: that is no damage either.
+            # A cut log leaves the rest of an old record before the whole ones: that is no damage either.
             leftover = self.outcome.stale and (was_stale or row.verdict not in KEEPS_ITS_LENGTH)
             yield self._bad(position, following, self._gap_verdict(position, following, row, stale=leftover))
             return following
@@ -302,7 +302,7 @@ class Walk:
         self.outcome.tail_bytes = size - data_end
         if data_end == position:
             return
-        # Frame right, claimed end in the zeros behind the last byte: the record never arrived whole.
+        # Frame right, claimed end in the zeros after the last byte: the record never arrived whole.
         torn = (
             row.verdict in (Verdict.BAD_LENGTHS, Verdict.BODY_CRC_MISMATCH)
             and not _is_whole(row)
@@ -316,7 +316,7 @@ class Walk:
         yield self._bad(position, data_end, verdict)
 
     def _where_it_goes_on(self, position: int, row: Row) -> int | None:
-        """Where the log goes on behind a bad record."""
+        """Where the log continues after a bad record."""
         size, start = self.split.source.size, position + 1
         if (row.verdict in KEEPS_ITS_LENGTH and _is_whole(row)) or row.verdict == Verdict.UNREADABLE_RANGE:
             claimed_end = position + row.size
@@ -351,7 +351,7 @@ class Walk:
             return Verdict.STALE
         zeros_in_front = row.size == 0 and row.magic == 0
         # From the middle of a record on: none ends in eight zero bytes, for the last ones are text, or the length of
-        # no properties behind a topic.
+        # no properties after a topic.
         cut_short = (
             row.magic in MESSAGE_MAGICS
             and commitlog.RECORD_SIZE_MIN <= row.size <= end - start

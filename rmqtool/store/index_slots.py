@@ -155,10 +155,10 @@ def _is_proven(file: IndexFile, header: IndexHeader) -> bool:
 
 
 def _has_named_ends(file: IndexFile, header: IndexHeader) -> bool:
-    """Whether the first and the last entry lie where a count says, by the header's records, and nothing behind them.
+    """Whether the first and the last entry lie where a count says, by the header's records, and nothing after them.
 
     It needs no chain: where all slots were lost, nothing else tells the count. A place of 20 bytes beside the right one
-    has another entry behind it, or where number 0 is, which no key has; any other one has no record's offset.
+    has another entry after it, or where number 0 is, which no key has; any other one has no record's offset.
     """
     last_entry = header.next_entry_number - 1
     unused, first, last, behind = (file.entry(number) for number in (0, 1, last_entry, last_entry + 1))
@@ -174,7 +174,7 @@ def _are_named(header: IndexHeader, first: IndexEntry, last: IndexEntry) -> bool
 
 
 def _last_data_byte(source: ByteSource) -> int | None:
-    """File position of the last byte that is not zero, None if there is none behind the header within reach."""
+    """File position of the last byte that is not zero, None if there is none after the header within reach."""
     searched = 0
     for start, end in reversed(list(source.extents(HEADER_SIZE, source.size))):
         at = end

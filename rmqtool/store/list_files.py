@@ -1,7 +1,7 @@
 """Walks a store's directories: every entry once, whatever links, odd names and forbidden places there are.
 
 Real directories are entered wherever they are; a link to one only where a broker has a directory (another disk mounted
-by a link), and behind a link nothing but a broker's directories. So a link to `/` or to its own parent ends.
+by a link), and below a link nothing but a broker's directories. So a link to `/` or to its own parent ends.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def move_log(
 def set_twins_aside(entries_by_kind: dict[FileKind, list[Entry]]) -> None:
     """Of several files of one queue whose names mean one offset, keep the one that has the name a broker gives.
 
-    The others (`Long#parseLong` passes over zeros in front) count as files that are none of the queue.
+    The others (`Long#parseLong` skips zeros in front) count as files that are none of the queue.
     """
     for kind in (FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE):
         best: dict[tuple[str, int], Entry] = {}

@@ -1,6 +1,6 @@
 """A file that is read in ranges over a network: few requests for a scan, and no waiting for what does not answer.
 
-What is read one range behind the other, forwards or backwards, is fetched in ranges that double each time; anything
+What is read one range after the other, forwards or backwards, is fetched in ranges that double each time; anything
 else in small ones. A range that is not given is not asked for again, nor a file that fails several times in a row, nor
 a file system that only keeps one waiting: whoever looks for good sectors in a bad range must not wait for each of them.
 """
@@ -122,7 +122,7 @@ class RangedSource:
 
     def _fetch(self, position: int, byte_count: int) -> tuple[int, bytes]:
         start, end = self._chosen(position, byte_count)
-        # What is known to be bad is left out, so that its neighbours are still read.
+        # What is known to be bad is left out, so that its neighbors are still read.
         for bad_start, bad_end in self._trouble.bad:
             if bad_start <= position < bad_end:
                 raise OSError(errno.EIO, "a range that could not be read before")

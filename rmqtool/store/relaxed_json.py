@@ -65,7 +65,7 @@ class _Reader:
             before, token = token, next(self.tokens)
             if token[:2] == ("mark", ","):
                 if before[:2] == ("mark", ",") and isinstance(inner, dict):
-                    raise _unexpected(token)  # fastjson passes over one, also before the end
+                    raise _unexpected(token)  # fastjson skips one, also before the end
                 continue
             if token[1] == ("}" if isinstance(inner, dict) else "]") and token[0] == "mark":
                 self.open.pop()

@@ -255,7 +255,7 @@ def _s3(fs: Any, url: str) -> Any:
 
 
 def _with_limits(url: str, scheme: str) -> str:
-    """The URL with a bound on retries; Google's client would go on for a quarter of an hour."""
+    """The URL with a bound on retries; Google's client would continue for a quarter of an hour."""
     if scheme not in ("gs", "gcs") or "retry_limit_seconds" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={RETRY_LIMIT_S}"

@@ -2,7 +2,7 @@
 
 A path is made of names that may come from data (topics), so each one is checked before anything is touched. A link is
 followed only where a broker has a directory, as the view does (a person moved `commitlog` to another disk), and never
-in the place of a file.
+for a file.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class DirectorySink(Closable):
                 os.close(directory)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Put a file in the place of the earlier one, on the disk when this returns; all of it or nothing.
+        """Replace the earlier file with a new one, on the disk when this returns; all of it or nothing.
 
         Raises:
             WriteError: it cannot be written.

@@ -92,8 +92,8 @@ class FileSource(Closable):
         """
         name = name if name is not None else str(path)
         try:
-            # Looked at first, for opening a FIFO would let its writer go on; opened without waiting all the same, and
-            # looked at again, for it may have been exchanged in between.
+            # Looked at first, for opening a FIFO would let its writer continue; opened without waiting all the same,
+            # and looked at again, for it may have been exchanged in between.
             if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - Path.stat does the same by a longer way
                 raise UnreadableError(f"{name}: not a regular file")
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -235,7 +235,7 @@ def _salvage(source: ByteSource, position: int, buffer: memoryview, missing: lis
 def _sector_boundary(start: int, end: int) -> int | None:
     """The sector boundary inside (start, end) that is nearest below its middle, or above; None within one sector.
 
-    Boundaries are those of the file and not of the buffer: a good neighbour must not be lost with a bad sector.
+    Boundaries are those of the file and not of the buffer: a good neighbor must not be lost with a bad sector.
     """
     middle = (start + end) // 2 // SMALLEST_READ * SMALLEST_READ
     if middle <= start:

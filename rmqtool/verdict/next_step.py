@@ -78,7 +78,7 @@ def step_after_verify(
     Args:
         repair: the command that repairs most of it; None where none does.
         unknown: see `repair_step`.
-        left_out: whether options or a time limit left something out, so that verify itself can go on.
+        left_out: whether options or a time limit left something out, so that verify itself can continue.
     """
     if (step := blocked_step(assessment)) is not None:
         return step

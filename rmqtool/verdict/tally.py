@@ -54,7 +54,7 @@ class FindingTally:
         """Count a finding.
 
         Args:
-            remedy: what the catalogue says answers it.
+            remedy: what the catalog says repairs it.
         """
         if finding.severity is Severity.NOTE:
             return

@@ -237,7 +237,7 @@ class _Verifier:
         return self.store.commitlog[0].start if self.store.commitlog else 0
 
     def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
-        """Behind the start of the last record that was dispatched, as far as queues and index show it."""
+        """After the start of the last record that was dispatched, as far as queues and index show it."""
         end = context.store.commitlog[-1].end if context.store.commitlog else 0
         database = context.store.queue_database
         if database is not None and context.has_all_queues:

@@ -1,4 +1,4 @@
-"""Remembers which splits of the log are done, so that a run with a time limit goes on where the last one stopped.
+"""Remembers which splits of the log are done, so that a run with a time limit continues where the last one stopped.
 
 The file is JSON and lies wherever the person wants it, never in the store. A split counts as done as long as its file
 has the same size and modification time.

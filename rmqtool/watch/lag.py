@@ -12,7 +12,7 @@ class Lags:
     """Lags at one look; None where a store does not show them.
 
     Attributes:
-        log_end: physical offset behind the last record, as far as the broker has written.
+        log_end: physical offset after the last record, as far as the broker has written.
         dispatch_bytes: from the last record with a unit to the end of the log.
         flush_ms: from the store time of the last flushed record, by the checkpoint, to that of the last one.
         index_bytes: from the last record with an index entry to the last one with a unit.

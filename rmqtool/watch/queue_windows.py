@@ -71,7 +71,7 @@ class TrackedQueues:
                     self.ends.pop(name, None)
 
     def go_on(self, stops: Mapping[QueueName, int], *, is_whole: bool) -> None:
-        """Note that a range was checked, whose windows end at these places; or only the begin of it."""
+        """Note that a range was checked, whose windows end at these places; or only the start of it."""
         for name, stop in stops.items():
             if is_whole:
                 self.firsts[name] = stop
@@ -102,7 +102,7 @@ class TrackedQueues:
         return first, self._first_at(loaded, max(first, stop - step // 2), stop, end)
 
     def _first_at(self, loaded: LoadedFiles, low: int, high: int, physical_offset: int) -> int:
-        """The first of the places [low, high) whose unit points to an offset or behind it; `high` without one."""
+        """The first of the places [low, high) whose unit points to an offset or after it; `high` without one."""
         limit = high
         while low < high:
             middle = (low + high) // 2
@@ -113,7 +113,7 @@ class TrackedQueues:
         return low
 
     def _is_at_or_past(self, loaded: LoadedFiles, place: int, limit: int, physical_offset: int) -> bool:
-        """Whether a unit points to an offset or behind it; of one that points nowhere, whether the next one does."""
+        """Whether a unit points to an offset or after it; of one that points nowhere, whether the next one does."""
         size = self.kind.size
         segment = loaded.segment_at(place * size)
         if segment is None:
@@ -171,7 +171,7 @@ class QueueWindows(Mapping[QueueKey, QueueMap]):
     findings: list[Finding] = field(default_factory=list)
     unit_count: int = 0
     stops: dict[QueueName, int] = field(default_factory=dict)
-    """By queue: the place behind its window."""
+    """By queue: the place after its window."""
     _maps: dict[QueueKey, QueueMap] = field(default_factory=dict)
 
     def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Checks a range of a log that a broker writes to, as `verify` does: records, and the units and entries behind them."""
+"""Checks a range of a log that a broker writes to, as `verify` does: records, and the units and entries after them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WatchedRange(NamedTuple):
     Attributes:
         begin: where a record begins.
         end: records that begin before it are checked.
-        dispatched_end: behind the last record that is in queues and index.
+        dispatched_end: after the last record that is in queues and index.
         newest_unit: physical offset of the last record that a unit points to.
         flushed_ms: store time of the last flushed record; None where all are.
     """
@@ -53,7 +53,7 @@ class CheckedRange:
     """What the check of a range came to.
 
     Attributes:
-        end: physical offset behind what was checked, where a record begins.
+        end: physical offset after what was checked, where a record begins.
         stops: by kind of queue: where the windows end.
     """
 

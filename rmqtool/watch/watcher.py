@@ -232,7 +232,7 @@ class Watcher:
         return find_log_end(store.commitlog, files, known)
 
     def _find_position(self, look: _StoreNow) -> None:
-        """Where checking goes on: a log that was cut or replaced, or whose begin expired, is taken as it is now."""
+        """Where checking continues: a log that was cut or replaced, or whose start expired, is taken as it is now."""
         store, position = look.store, self.state.position
         if not store.commitlog:
             return

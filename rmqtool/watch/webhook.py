@@ -75,7 +75,7 @@ class Webhook:
             self.dropped += 1
 
     def close(self, wait_seconds: float = 2 * TIMEOUT_SECONDS) -> None:
-        """Wait for what is still to be sent, but not for ever."""
+        """Wait for what is still to be sent, but not forever."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -102,7 +102,7 @@ _OF_EVERY_COMMAND: Final = {
 
 
 def with_run_options(function: Callable[..., None]) -> Callable[..., None]:
-    """A command with these options behind its own ones, where a person adds them to a finished line."""
+    """A command with these options after its own ones, where a person adds them to a finished line."""
 
     @functools.wraps(function)
     def command(*arguments: Any, **options: Any) -> None:

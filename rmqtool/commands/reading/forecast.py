@@ -375,7 +375,7 @@ def step_after(
 
 
 def _meets_damage(forecast: Forecast) -> bool:
-    """Whether damage lies inside the log, where the start meets it or passes over it."""
+    """Whether damage lies inside the log, where the start meets it or skips it."""
     stop = forecast.stops_at
     cuts = stop is not None and stop.finding is not None and (forecast.lost.messages > 0 or not forecast.starts)
     return cuts or forecast.unnoticed_damage_count > 0 or forecast.messages_without_log > 0

@@ -52,7 +52,7 @@ def judged(
 
 
 def repair_command(repair: str | None, place: StoreLocation) -> str | None:
-    """The command line that mends a finding; None where there is none."""
+    """The command line that repairs a finding; None where there is none."""
     if repair is None or place.path is None or repair.split()[0] not in COMMANDS:
         return None
     return f"rmqtool {repair} {shlex.quote(str(place))}"

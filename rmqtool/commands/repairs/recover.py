@@ -1,4 +1,4 @@
-"""`rmqtool recover`: mends a store after a crash. What has to be done is decided in `repair`."""
+"""`rmqtool recover`: repairs a store after a crash. What has to be done is decided in `repair`."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from rmqtool.scan.log_digest import LogDigest
 _OF_THE_FRAME: Final = ("command", "stack")
 """Parameters that no person says."""
 _IN_FRONT: Final = ("context", "store")
-"""Parameters that stand before a command's own ones; the rest of the shared ones stand behind."""
+"""Parameters that stand before a command's own ones; the rest of the shared ones stand after."""
 
 
 def repair_command(

@@ -365,7 +365,8 @@ def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> _Planne
     after = survey(plan.view_over(opened.store.view), settings, opened.store) if plan.steps else opened.store
     options = replace(forecast_options(opened.conf), digest=digest)
     with PlanForecasts(opened.store, after, opened.rules, options, run.messages.note) as forecasts:
-        # The forecast of the store as it is needs nothing of the check: where memory has no limit, both go on at once.
+        # The forecast of the store as it is needs nothing of the check: where memory has no limit, both continue at
+        # once.
         if plan.steps and repair.begin is None and memory_budget().limit is None:
             forecasts.look_now(None)
         if not repair.damage:

@@ -1,4 +1,4 @@
-"""`rmqtool salvage`: keeps what lies behind damage. What is kept, and how, is decided in `repair`."""
+"""`rmqtool salvage`: keeps what lies after damage. What is kept, and how, is decided in `repair`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ DECODED_FROM: Final = ("compression", "properties", "body")
 
 
 def with_decoded(row: dict[str, Any], choice: BodyChoice) -> dict[str, Any]:
-    """A row with the fields of a decoded body in the place of what it was decoded from."""
+    """A row with the fields of a decoded body instead of what it was decoded from."""
     shown = {name: value for name, value in row.items() if name not in DECODED_FROM}
     return shown | body_fields(_FoundMessage(row), choice)
 

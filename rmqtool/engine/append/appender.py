@@ -288,7 +288,7 @@ class MessageAppender:
         store_timestamp_ms: int,
         prepared_transaction_offset: int,
     ) -> None:
-        """Give one record its place behind those that wait to be encoded."""
+        """Give one record its place after those that wait to be encoded."""
         host_bits = host_flags(len(message.born_host), len(message.store_host))
         self._waiting.append(
             RecordFields(

@@ -1,7 +1,7 @@
 """The one encoder: fields of records, their places and queue offsets in; the bytes of the records out.
 
 Broker: `MessageExtEncoder#encode`, `CommitLog.DefaultAppendMessageCallback#doAppend`. Records are encoded many at a
-time: heads as one array, bodies and texts joined in between, so that a message costs about a microsecond.
+time: headers as one array, bodies and texts joined in between, so that a message costs about a microsecond.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def encode_blank(room: int) -> bytes:
 
 
 def _heads(columns: RecordColumns, sizes: Int64s, places: Int64s) -> list[bytes]:
-    """The fields in front of the bodies, of each record."""
+    """The fields before the bodies, of each record."""
     families = np.asarray(columns.sys_flags) & HOST_BITS
     distinct_families = np.unique(families).tolist()
     if len(distinct_families) == 1:
@@ -213,7 +213,7 @@ def _is_long(topic: bytes) -> bool:
 
 @cache
 def _head_dtype(family: int) -> np.dtype[Any]:
-    """The fields in front of the body, hosts as raw bytes."""
+    """The fields before the body, hosts as raw bytes."""
     born = commitlog.V6_HOST_SIZE if family & system_flag.BORN_HOST_V6 else V4_SIZE
     store = commitlog.V6_HOST_SIZE if family & system_flag.STORE_HOST_V6 else V4_SIZE
     columns: list[tuple[str, str]] = []

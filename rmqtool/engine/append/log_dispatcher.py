@@ -124,7 +124,7 @@ class LogDispatcher:
             self.last_physical_offset = int(given["physical_offset"][-1])
 
     def go_on_from(self, existing: Reader) -> None:
-        """Ask another reader for the ends of queues from now on; queues that are open go on at their own."""
+        """Ask another reader for the ends of queues from now on; queues that are open continue at their own."""
         self._existing = existing
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
@@ -169,7 +169,7 @@ class LogDispatcher:
         return ExtensionEnd(last.start, last.start + self._config.extension_file_size, last.path)
 
     def _extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
-        """Behind the unit that the queue's last unit refers to (`ConsumeQueueExt#truncateByMaxAddress`)."""
+        """After the unit that the queue's last unit refers to (`ConsumeQueueExt#truncateByMaxAddress`)."""
         assert self._existing is not None
         extension_files = self._existing.store.extensions.get((topic, queue_id))
         if extension_files is None:

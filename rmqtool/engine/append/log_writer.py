@@ -26,8 +26,8 @@ class LogWriter:
 
     Attributes:
         file_size: bytes of a file.
-        end: behind the last record that was given.
-        written_end: behind the last byte that was handed to the operating system.
+        end: after the last record that was given.
+        written_end: after the last byte that was handed to the operating system.
         holds_back: bytes for a file that this writer began are kept until the file is full, or a whole block of them is
             there (`transientStorePoolEnable`; a file that was loaded has no buffer of its own).
     """
@@ -64,7 +64,7 @@ class LogWriter:
         return self._file_start + self.file_size - self.end if self._file is not None else self.file_size
 
     def fits(self, length: int) -> bool:
-        """Whether so many bytes and the smallest blank behind them go into the current file."""
+        """Whether so many bytes and the smallest blank after them go into the current file."""
         return length + BLANK_SIZE_MIN <= self.room()
 
     def open_file(self) -> bool:

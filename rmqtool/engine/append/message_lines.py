@@ -18,7 +18,7 @@ from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 LINE_MAX: Final = 128 << 20
 _MESSAGES: Final = frozenset({"message", "stale"})
 _NO_MESSAGES: Final = frozenset({"blank", "bad"})
-"""Rows of a log's dump that are passed over."""
+"""Rows of a log's dump that are skipped."""
 _TRANSACTIONS: Final = {"none": 0, "prepared": 4, "commit": 8, "rollback": 12}
 
 Int = Annotated[int, msgspec.Meta(ge=-JAVA_INT_MAX - 1, le=JAVA_INT_MAX)]
@@ -137,7 +137,7 @@ def _converted(row: Any) -> _Row:
 
 
 def _in_words(message: str) -> str:
-    """A reason with the field's name in front, which the library puts behind it as a path."""
+    """A reason with the field's name first, which the library puts after it as a path."""
     reason, _, path = message.partition(" - at ")
     reason = reason[:1].lower() + reason[1:]
     return f"{path.strip('`').removeprefix('$.')}: {reason}" if path else reason

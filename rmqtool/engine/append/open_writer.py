@@ -93,11 +93,11 @@ def existing_store(
     after_crash: bool = False,
     process_id: int | None = None,
 ) -> Iterator[StoreWriter]:
-    """A store that is there, gone on with at the end of its log.
+    """A store that is there, continued at the end of its log.
 
     Args:
         look: surveys the store; called once the lock is held.
-        after_crash: go on though the last stop was not clean; records that no queue has are dispatched first.
+        after_crash: continue though the last stop was not clean; records that no queue has are dispatched first.
 
     Raises:
         RefusedError: a broker uses it, its last stop was not clean, or its end is not where queues and log agree.
@@ -255,7 +255,7 @@ def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bo
             continue
         behind = max(0, end.physical_offset - segment.start)
         with closing(store.view.open(segment.path)) as source:
-            # A blank that no record follows is where a broker, too, goes on, and what it overwrites. Only its first
+            # A blank that no record follows is where a broker, too, continues, and what it overwrites. Only its first
             # bytes are written: 4.4.0 leaves old ones after them.
             if read_range(source, behind, BLANK_SIZE_MIN) == encode_blank(segment.size - behind):
                 continue

@@ -88,7 +88,7 @@ def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Rewri
         del properties[names.RECORD_CRC]
         prepared.text = without_record_crc(text)
     if names.WAIT in properties and rules.strips_wait and not message.is_internal:
-        # Taken out of the text only: it is put back into the map, behind all others, and comes back when the properties
+        # Taken out of the text only: it is put back into the map, after all others, and comes back when the properties
         # are written again.
         prepared.text = encode_map(properties, rules, without=names.WAIT)
         properties[names.WAIT] = properties.pop(names.WAIT)

@@ -62,7 +62,7 @@ class SendTopics:
     Args:
         config: `config/topics.json` as it was read.
         groups: `config/subscriptionGroup.json` as it was read.
-        write: puts a file of the store in the place of the earlier one, by path.
+        write: replaces a file of the store, by path.
     """
 
     def __init__(

@@ -87,10 +87,10 @@ class StoreWriter:
     `abort` is there already (`make_abort`), and goes with a clean stop.
 
     Args:
-        log_end: physical offset at which the log goes on; None for a store without a log file.
+        log_end: physical offset at which the log continues; None for a store without a log file.
         checkpoint: as it was found.
         was_abnormal: the last stop was no clean one; then `abort` stays, and so do the checkpoint's times.
-        log_file: the file in which the log goes on; None where the next record begins one.
+        log_file: the file in which the log continues; None where the next record begins one.
         from_dump: see `MessageAppender`.
     """
 
@@ -134,7 +134,7 @@ class StoreWriter:
 
     @property
     def log_end(self) -> int:
-        """Physical offset behind the last record."""
+        """Physical offset after the last record."""
         return self._log.end
 
     def put(self, message: Message | MessageBatch) -> PutResult:

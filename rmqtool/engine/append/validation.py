@@ -150,6 +150,6 @@ def _too_long(topic: str, rules: BrokerRules) -> str | None:
     if rules.topic_length_max is not None and size > rules.topic_length_max:
         return f"a topic of more than {rules.topic_length_max} bytes"
     if size > TOPIC_LENGTH_MAX and not (rules.reads_v2 and characters > TOPIC_LENGTH_MAX):
-        # Its length is written into one byte: dispatch passes over the record, a start cuts the log there.
+        # Its length is written into one byte: dispatch skips the record, a start cuts the log there.
         return f"a topic of {size} bytes in {characters} characters, which a broker takes and cannot read again"
     return None

@@ -46,7 +46,7 @@ class DerivedSizes:
 
 @dataclass(frozen=True)
 class QueueEnds:
-    """Where a queue and its extension go on."""
+    """Where a queue and its extension continue."""
 
     queue: QueueEnd
     extension: ExtensionEnd = field(default_factory=ExtensionEnd)

@@ -27,7 +27,7 @@ assert _UNIT.itemsize == EXTENSION_HEAD_SIZE
 
 @dataclass(frozen=True)
 class ExtensionEnd:
-    """Where writing goes on: start of the last file (None without files), and stream position behind its last unit.
+    """Where writing continues: start of the last file (None without files), and stream position after its last unit.
 
     Attributes:
         last_path: the last file's path; None where its name is the usual one.
@@ -42,7 +42,7 @@ class ExtensionWriter(StreamWriter):
     """The extension of one queue."""
 
     def __init__(self, sink: FileSink, directory: str, file_size: int, end: ExtensionEnd | None = None) -> None:
-        """Go on at an end, or begin; no file is made before the first unit.
+        """Continue at an end, or begin; no file is made before the first unit.
 
         Args:
             directory: path of the extension in the store.
@@ -54,7 +54,7 @@ class ExtensionWriter(StreamWriter):
 
     @property
     def end(self) -> ExtensionEnd:
-        """Where writing goes on."""
+        """Where writing continues."""
         return ExtensionEnd(self._last_start, self._end)
 
     def put(self, tags_codes: Int64s, store_timestamps_ms: Int64s) -> Int64s:

@@ -242,7 +242,7 @@ def text_hashes(buffer: NDArray[np.uint8], starts: Int64s, lengths: Int64s) -> t
     columns_of = np.minimum(lengths, COLUMNS_MAX)
     order = np.argsort(-columns_of.astype(np.int16), kind="stable")
     at, longest_first = starts[order], lengths[order]
-    # How many texts have a byte in column i: those in front of the first one that is too short.
+    # How many texts have a byte in column i: those before the first one that is too short.
     counts = np.searchsorted(-longest_first.clip(max=COLUMNS_MAX), -np.arange(1, COLUMNS_MAX + 1), side="right")
     sums, seen = np.zeros(order.size, np.uint32), np.zeros(order.size, np.uint8)
     for count in counts.tolist():

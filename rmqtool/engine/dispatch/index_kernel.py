@@ -1,4 +1,4 @@
-"""The compiled passes over index entries: those that records should have, and those that lie in a file.
+"""The compiled loops over index entries: those that records should have, and those that lie in a file.
 
 Call it through `scan.compiled.load_kernel`, which loads kept code of it. All compiled functions that it calls stand in
 this one file or in `shared`, by whose contents kept code is told to be out of date.
@@ -28,7 +28,7 @@ AT_TIME, AT_PREVIOUS = uint64(ENTRY.position("time_delta_seconds")), uint64(ENTR
 
 @inlined
 def java_hash_of(buffer, at, length, value):
-    """Java's hash of an ASCII text, gone on with from that of what stands before it; and all its bytes together.
+    """Java's hash of an ASCII text, continued from that of the text before it; and all its bytes together.
 
     Four bytes at a time, for each multiplication waits for the one before.
     """
@@ -202,7 +202,7 @@ def entry_slots(raw, first_number, slot_count, slots, physical_offsets, key, sum
 
 @compiled
 def slot_chains(raw, first_number, latest, slots):
-    """Where the entries that begin in `raw` lead to, in the place of their slots: the newest older one of the slot.
+    """Where the entries that begin in `raw` lead to, which replaces their slots: the newest older one of the slot.
 
     `latest` holds the newest entry of every slot, and is brought up to date. How many entries lead elsewhere.
     """
@@ -219,7 +219,7 @@ def slot_chains(raw, first_number, latest, slots):
 
 @compiled
 def entries_met(raw, first_number, begin, end, begin_timestamp_ms, hashes, physical_offsets, times, at):
-    """Number behind the last expected entry that the entries in `raw` which point into [begin, end) meet in order.
+    """Number after the last expected entry that the entries in `raw` which point into [begin, end) meet in order.
 
     They are met from `at` on; -1 where one is another than expected. `first_number` is that of the first in `raw`,
     `begin_timestamp_ms` the file's; the time of a file's entry 1 goes by the file before, and is not compared.

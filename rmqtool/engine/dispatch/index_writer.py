@@ -55,7 +55,7 @@ class OpenIndexFile:
 
 
 def read_index_file(path: str, source: ByteSource, slot_count: int) -> OpenIndexFile:
-    """An existing file, to be gone on with (`IndexHeader#load`).
+    """An existing file, to be continued (`IndexHeader#load`).
 
     Raises:
         UnreadableError: it is shorter than its slots, or the disk does not give them.
@@ -88,7 +88,7 @@ def creation_name(timestamp_ms: int) -> str:
 def path_behind(last: str, timestamp_ms: int) -> str:
     """Path of a file that is made at a time; where clocks went back, the number that follows the last one's name.
 
-    Two files of one millisecond would be one file, and a broker goes on with the one whose name is the last.
+    Two files of one millisecond would be one file, and a broker continues with the one whose name is the last.
     """
     path = f"{DIRECTORY}/{creation_name(timestamp_ms)}"
     return path if path > last else number_behind(last)
@@ -126,7 +126,7 @@ class IndexWriter:
         *,
         passes_over_times: bool = False,
     ) -> None:
-        """Go on with the current file, or begin; no file is made before the first record.
+        """Continue with the current file, or begin; no file is made before the first record.
 
         Args:
             slot_count: the broker's `maxHashSlotNum`.
@@ -145,7 +145,7 @@ class IndexWriter:
         self._current = current
         self._passes_over_times = passes_over_times
         self._begins_open = False
-        """Whether no record has told the current file's begin yet."""
+        """Whether no record has told the current file's start yet."""
         self._full_timestamp_ms: int | None = None
         self.full_paths: list[str] = []
         """Files that became full since this writer began."""
@@ -254,7 +254,7 @@ class IndexWriter:
         file.stored_entry_number = file.header.next_entry_number
 
     def _write_slots(self, file: OpenIndexFile) -> None:
-        """Write the pages of slots that have changed, neighbours together."""
+        """Write the pages of slots that have changed, neighbors together."""
         pages = np.flatnonzero(file.changed_pages)
         for run in np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1) if pages.size else ():
             first, last = int(run[0]) * PAGE_SLOTS, (int(run[-1]) + 1) * PAGE_SLOTS

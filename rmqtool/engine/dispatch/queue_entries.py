@@ -256,7 +256,7 @@ def _expanded(
 
 
 class _Further:
-    """Entries in queues that records name beside their own; topic numbers go on behind those of the rows."""
+    """Entries in queues that records name beside their own; topic numbers continue after those of the rows."""
 
     def __init__(self, names: list[bytes]) -> None:
         self.names = names

@@ -26,11 +26,11 @@ NOT_COMPACTED: Final = -1
 
 @dataclass(frozen=True)
 class QueueEnd:
-    """Where writing goes on; the default is a queue without files.
+    """Where writing continues; the default is a queue without files.
 
     Attributes:
         last_start: stream position at which the last file begins, None without files.
-        end: stream position behind the last unit.
+        end: stream position after the last unit.
         physical_offset: broker's maxPhysicOffset: up to there records count as entered already.
         last_path: the last file's path; None where its name is the usual one.
     """
@@ -44,7 +44,7 @@ class QueueEnd:
 def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
     """The end of a queue of either kind, as the broker finds it at start (`ConsumeQueue#recover`).
 
-    In front of the first entry stands filler, and a queue that ends within it takes no record below 2 GiB any more.
+    Before the first entry stands filler, and a queue that ends within it takes no record below 2 GiB any more.
 
     Raises:
         UnreadableError: the last unit cannot be read.
@@ -67,7 +67,7 @@ class UnitWriter(StreamWriter):
     """
 
     def __init__(self, sink: FileSink, directory: str, file_size: int, unit_size: int, end: QueueEnd | None) -> None:
-        """Go on at an end, or begin a queue; no file is made before the first entry.
+        """Continue at an end, or begin a queue; no file is made before the first entry.
 
         Args:
             directory: path of the queue in the store.
@@ -84,7 +84,7 @@ class UnitWriter(StreamWriter):
 
     @property
     def end(self) -> QueueEnd:
-        """Where writing goes on."""
+        """Where writing continues."""
         return QueueEnd(self._last_start, self._end, self._physical_offset)
 
     def _file_for(self, first: int) -> int:
@@ -206,7 +206,7 @@ class QueueWriter(UnitWriter):
 
 
 class BatchQueueWriter(UnitWriter):
-    """One queue of 46-byte units. Its end's physical offset is the begin of the last record, not the end.
+    """One queue of 46-byte units. Its end's physical offset is the start of the last record, not the end.
 
     Left out, and counted as `ignored`, is what is known already, or has numbers that mean nothing.
     """
@@ -225,7 +225,7 @@ class BatchQueueWriter(UnitWriter):
         if self.first_queue_offset is None and begins.size:
             self.first_queue_offset = int(entries.queue_offsets[0])
         sound = (entries.queue_offsets >= 0) & (entries.batch_sizes >= 0)
-        # Each that is entered raises the mark for those behind it; one below the mark changes nothing.
+        # Each that is entered raises the mark for those after it; one below the mark changes nothing.
         marks = np.maximum.accumulate(np.concatenate([[self._physical_offset], np.where(sound, begins, -1)]))
         entered = sound & (begins > marks[:-1])
         count = int(entered.sum())

@@ -12,12 +12,12 @@ class StreamWriter:
     def __init__(
         self, sink: FileSink, directory: str, file_size: int, last_file: tuple[int | None, str | None], end: int
     ) -> None:
-        """Go on at an end.
+        """Continue at an end.
 
         Args:
             last_file: stream position at which the last file begins (None without files), and its path where the name
                 is not the usual one.
-            end: stream position behind what is written.
+            end: stream position after what is written.
         """
         self._sink = sink
         self._directory = directory

@@ -1,9 +1,9 @@
-"""Finds the commitlog's end from what the queues know: hop on from the highest record of a queue, reading heads only.
+"""Finds the commitlog's end from what the queues know: hop on from the highest record of a queue, reading headers only.
 
 After the file in which it ends lie files of zeros. A broker leaves one, which it made in advance. Up to two do no harm
 to any version, and each is unlinked at load. Three or more lead a version whose normal start reads from the third file
-from the end past the log's end: it takes the begin of a file of zeros for it, and what it stores there is lost at the
-next start. Where a file is missing between, such a start waits for ever. Tried with 4.4.0 to 5.5.1; after a crash all
+from the end past the log's end: it takes the start of a file of zeros for it, and what it stores there is lost at the
+next start. Where a file is missing between, such a start waits forever. Tried with 4.4.0 to 5.5.1; after a crash all
 of them find the right end.
 
 Broker: `CommitLog#recoverNormally`, which reads the last files' records whole and so finds damage that is passed here.
@@ -64,7 +64,7 @@ def find_log_end(segments: tuple[Segment, ...], files: OpenFiles, known: Iterabl
     Args:
         segments: the log's files, by their start.
         known: (physical offset, size) of the last record of each queue; the highest one that is there is the start.
-            Where none is, the hop starts at the begin of the last file that holds anything.
+            Where none is, the hop starts at the start of the last file that holds anything.
 
     """
     if not segments:
@@ -78,7 +78,7 @@ def find_log_end(segments: tuple[Segment, ...], files: OpenFiles, known: Iterabl
 
 
 class _Hop:
-    """The walk from head to head."""
+    """The walk from header to header."""
 
     def __init__(self, segments: tuple[Segment, ...], files: OpenFiles) -> None:
         self._segments = segments
@@ -116,7 +116,7 @@ class _Hop:
         """Size of the message at a place; None where its frame or its own offset says that it is none.
 
         Raises:
-            UnreadableError: the disk does not give its head.
+            UnreadableError: the disk does not give its header.
         """
         segment = self._segments[index]
         head = self._head(index, position)
@@ -128,7 +128,7 @@ class _Hop:
         return size if good else None
 
     def follow(self, index: int, position: int) -> LogEnd:
-        """Hop on from the begin of a record, across files."""
+        """Hop on from the start of a record, across files."""
         self._index, self._position, self._last = index, position, None
         try:
             return self._follow(index, position)
@@ -269,6 +269,6 @@ def _is_zero(view: StoreView, segment: Segment) -> bool:
 
 
 def _data_end(view: StoreView, segment: Segment) -> int:
-    """Physical offset behind the last byte of a file that is not zero."""
+    """Physical offset after the last byte of a file that is not zero."""
     with closing(view.open(segment.path)) as source:
         return segment.start + last_data_end(source, 0, segment.size)

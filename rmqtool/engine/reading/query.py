@@ -33,7 +33,7 @@ class QueryResult:
     indexed_physical_offsets: tuple[int, ...]
     """What the index answered, sorted; it may point to what is gone, and more than once to the same."""
     never_ends: bool
-    """A chain goes in a circle without a hit: the broker would look for ever."""
+    """A chain goes in a circle without a hit: the broker would look forever."""
 
 
 class _Search:

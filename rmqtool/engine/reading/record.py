@@ -40,7 +40,7 @@ class RecordSource(Protocol):
         """Of the brokers that shall decode it."""
 
     def read(self, place: RecordLocation, start: int, length: int) -> bytes:
-        """Bytes from `start` behind a place on.
+        """Bytes from `start` after a place on.
 
         Raises:
             UnreadableError: the disk does not give them.
@@ -81,7 +81,7 @@ class Record:
     reconsume_times: int
     prepared_transaction_offset: int
     body_position: int
-    """Bytes from the record's begin to its body."""
+    """Bytes from the record's start to its body."""
     body_length: int
     topic_raw: bytes
     topic: str
@@ -158,7 +158,7 @@ class Record:
 
 @dataclass(frozen=True)
 class _Head:
-    """The struct and the field names of everything in front of the body."""
+    """The struct and the field names of everything before the body."""
 
     struct: Struct
     names: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 Broker: `MappedFileQueue#truncateDirtyFiles` only moves positions, in the log's last file. Once new records end exactly
 where an old one begins, every start reads on into the old ones. All of them are sound, and their queue offsets may go
-on without a gap; only their times are those of records that were written before the ones in front of them.
+on without a gap; only their times are those of records that were written before the ones before them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class PropertyDecoder(Enum):
 
 
 class BatchProperties(Enum):
-    """What becomes of a whole batch's properties when its parts are written (`CommitLog#asyncPutMessages`)."""
+    """How a whole batch's properties are handled when its parts are written (`CommitLog#asyncPutMessages`)."""
 
     DROPPED = "the parts keep their own properties only"
     GLUED = "appended to each part without a separator"
@@ -89,7 +89,7 @@ class DispatchedEnd(Enum):
 
 
 class ReputStart(Enum):
-    """Where dispatch goes on after start (`DefaultMessageStore#start`)."""
+    """Where dispatch continues after start (`DefaultMessageStore#start`)."""
 
     LOG_END = "recovered end of the log"
     QUEUES = "the queues' maximum, waiting until it has caught up"

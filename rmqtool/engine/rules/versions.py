@@ -40,7 +40,7 @@ class BrokerRules:
     # Loading files
     size_mismatch: SizeMismatch = SizeMismatch.IGNORE_REST
     skips_directories: bool = False
-    """A directory among the files of a log or queue is passed over; else it counts as a file of the wrong size."""
+    """A directory among the files of a log or queue is skipped; else it counts as a file of the wrong size."""
     deletes_empty_last_file: bool = False
     """A last file of length 0 is deleted at load and does not count as one of the wrong size."""
     multiple_log_paths: bool = False
@@ -62,7 +62,7 @@ class BrokerRules:
     """A checksum of 0 over the whole record counts where `forceVerifyPropCRC` asks for one."""
     property_decoder: PropertyDecoder = PropertyDecoder.STRICT_PAIRS
     trailing_separator: bool = True
-    """The last property is written with a 0x02 behind it."""
+    """The last property is written with a 0x02 after it."""
     batch_properties: BatchProperties = BatchProperties.DROPPED
     multi_dispatch: MultiDispatch = MultiDispatch.NONE
     further_offsets_always_advance: bool = False
@@ -118,21 +118,21 @@ class BrokerRules:
     """A queue's maxPhysicOffset is the start of its last record, not the end."""
     min_offset_search: MinOffsetSearch = MinOffsetSearch.LINEAR
     min_offset_survives_short_last_file: bool = False
-    """A last file without one whole unit passes over the test of the last unit, which else fails."""
+    """A last file without one whole unit skips the test of the last unit, which else fails."""
     empty_queue_examined_again: bool = False
     """The minimum of a queue with min == max is looked for again, and a queue without files is set back to 0."""
     time_lookup: TimeLookup = TimeLookup.NEAREST
     batch_queues: bool = False
     extra_files_per_pull: bool = False
-    """A pull that found nothing in one file may go on in the next (`travelCqFileNumWhenGetMessage`, default 1)."""
+    """A pull that found nothing in one file may continue in the next (`travelCqFileNumWhenGetMessage`, default 1)."""
     pull_bytes_max: int | None = None
     """Bytes of records a caller may get at once, beside the limits by count (`maxTotalMsgSize`)."""
     overflow_restarts_at_zero: bool = True
-    """A pull beyond the end of a queue that begins at 0 is told to go on at 0; else at the end."""
+    """A pull beyond the end of a queue that begins at 0 is told to continue at 0; else at the end."""
     part_of_unit_fails_pulls: bool = True
     """A pull throws that reaches a part of a unit, with which a queue file of an odd name ends."""
     limits_before_skipping: bool = False
-    """A pull is ended by a full batch even at a unit that it would pass over."""
+    """A pull is ended by a full batch even at a unit that it would skip."""
     rocksdb_queues: bool = False
     rocksdb_queue_directories: tuple[str, ...] = ()
     rocksdb_loads_all_ends: bool = False
@@ -345,7 +345,7 @@ SUPPORTED: Final = (
     "5.3.0", "5.3.1", "5.3.2", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1",
 )
 # fmt: on
-"""The releases whose behaviour the descriptions are made from."""
+"""The releases whose behavior the descriptions are made from."""
 NEWEST: Final = SUPPORTED[-1]
 EXAMINED: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.3.4", "5.4.0", "5.5.1")
 """One release for each way in which a start differs: forecasts compare these."""

@@ -45,7 +45,7 @@ class Log:
     """Reads by physical offset.
 
     Args:
-        end: physical offset behind the last record as recovery finds it; None reads to the ends of the files, whatever
+        end: physical offset after the last record as recovery finds it; None reads to the ends of the files, whatever
             lies there.
     """
 
@@ -85,7 +85,7 @@ class Log:
         return place if place is not None and 0 <= length <= place.readable_length else None
 
     def read(self, place: RecordLocation, start: int, length: int) -> bytes:
-        """Bytes from `start` behind a place on, none beyond what can be read there.
+        """Bytes from `start` after a place on, none beyond what can be read there.
 
         Raises:
             UnreadableError: the disk does not give them.
@@ -93,7 +93,7 @@ class Log:
         return self._files.read(place.path, place.file_position + start, min(length, place.readable_length - start))
 
     def next_file_start(self, physical_offset: int) -> int:
-        """Start of the file behind the one that holds an offset (`CommitLog#rollNextFile`)."""
+        """Start of the file after the one that holds an offset (`CommitLog#rollNextFile`)."""
         size = self.file_size or DEFAULT_LOG_FILE_SIZE  # a log without files shows none
         return physical_offset + size - physical_offset % size
 
@@ -109,7 +109,7 @@ class Log:
         at = STORE_TIMESTAMP_AT
         if self.rules.ipv6_hosts:
             at += commitlog.host_extra(sys_flag, system_flag.BORN_HOST_V6)
-        # The broker throws where the record is shorter than its head; a lookup cannot go on then either.
+        # The broker throws where the record is shorter than its header; a lookup cannot continue then either.
         return int.from_bytes(head[at : at + 8], "big", signed=True) if len(head) >= at + 8 else -1
 
     def _segment(self, physical_offset: int) -> Segment | None:

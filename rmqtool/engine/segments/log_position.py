@@ -35,10 +35,10 @@ BLOCK_SIZE: Final = 4 << 20
 
 @dataclass(frozen=True)
 class Position:
-    """Where a stream goes on.
+    """Where a stream continues.
 
     Attributes:
-        last_record: physical offset of the last record before it; None where it is the begin of a file.
+        last_record: physical offset of the last record before it; None where it is the start of a file.
         mark: see `mark_of`; None where there is nothing before it.
     """
 
@@ -82,7 +82,7 @@ def mark_of(store: Store, physical_offset: int) -> str | None:
 
 
 def what_is_lost(store: Store, position: Position) -> str | None:
-    """Why a stream cannot go on at a position without losing records; None where it can.
+    """Why a stream cannot continue at a position without losing records; None where it can.
 
     Raises:
         UnreadableError: the log cannot be read there.
@@ -101,7 +101,7 @@ def what_is_lost(store: Store, position: Position) -> str | None:
 
 
 def flushed_end(store: Store, known: Position | None = None) -> Position:
-    """Behind the last record that is flushed for certain; it is where a record ends or a file begins.
+    """After the last record that is flushed for certain; it is where a record ends or a file begins.
 
     Args:
         known: a position of this log that is flushed; what lies before it is not read again.
@@ -128,10 +128,10 @@ def flushed_end(store: Store, known: Position | None = None) -> Position:
 
 
 def _end_in(store: Store, segment: Segment, start: int, limit_ms: int | None, record_crc: bool) -> Position | None:
-    """Behind the last good row in front of the first message that is too new.
+    """After the last good row before the first message that is too new.
 
     Args:
-        start: file position of a record, which tells how old those are that lie behind the log's end.
+        start: file position of a record, which tells how old those are that lie after the log's end.
 
     Returns:
         None where there is no such row, or no record begins at `start`.

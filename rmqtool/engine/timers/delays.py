@@ -176,7 +176,7 @@ def _rows(reader: Reader, queue: Queue, stored: int | None, newest_ms: int, *, w
 
 
 def _unit_hash(reader: Reader, unit: QueueUnit) -> int:
-    """The hash of a message that waits; 0 for one that a broker passes over because it cannot be read."""
+    """The hash of a message that waits; 0 for one that a broker skips because it cannot be read."""
     message = reader.message_at(unit.physical_offset) if unit.physical_offset >= reader.log.minimum else None
     record = message.record if message is not None else None
     if record is None or record.topic != SCHEDULE_TOPIC:

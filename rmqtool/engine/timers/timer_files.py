@@ -1,4 +1,4 @@
-"""Slots and units as they stand in the timer's files; holes and unused slots are passed over.
+"""Slots and units as they stand in the timer's files; holes and unused slots are skipped.
 
 Broker: `TimerWheel#getRawSlot`, `TimerMessageStore#recoverAndRevise`.
 """

@@ -49,7 +49,7 @@ class ExportBatch:
 
     Attributes:
         ranges: of the logs, by store.
-        positions: of all stores behind it, as `Position.as_json` has them.
+        positions: of all stores after it, as `Position.as_json` has them.
         is_new: False where a run before has planned it, and may have written it.
         is_last: whether the logs have no more now.
     """
@@ -69,7 +69,7 @@ class IncrementalExport:
         target: a path or URL, without a slash at its end; each table is a directory in it.
         options: of the data source.
         now_ms: when this run is.
-        accepts_loss: whether to go on where records are gone that were not exported.
+        accepts_loss: whether to continue where records are gone that were not exported.
     """
 
     target: str

@@ -2,8 +2,8 @@
 
 The rows of all parts together are those of `dump`, in its order. Parts are cut at any byte; `scan.split_start` finds
 where each begins. Planning reads the first bytes of the last files only, from the end back to one that holds data:
-that one and the files after it, which are only preallocated, are one task, for what is behind the log's end is told
-only from its begin.
+that one and the files after it, which are only preallocated, are one task, for what is after the log's end is told
+only from its start.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LogSplit:
         more_follows: None where a later file is known to follow only by name: the files of a task tell.
         log_bytes: what the files of the log take on the disk, which chooses the reader.
         record_crc: whether the newest file carries whole-record checksums; an older one may by itself.
-        missing: path of the file before, physical offset and size of a range in front of the file that no file holds.
+        missing: path of the file before, physical offset and size of a range before the file that no file holds.
         next_path: of the file whose first store time is the end of this one's; None where no time is asked for.
     """
 
@@ -134,7 +134,7 @@ def _spread(splits: Sequence[LogSplit], task_count: int) -> list[LogTask]:
 
 
 def _with_data(task: LogTask) -> LogTask:
-    """The splits of a task up to the last one whose file holds data; zero files behind it are only preallocated."""
+    """The splits of a task up to the last one whose file holds data; zero files after it are only preallocated."""
     last = -1
     for number, split in enumerate(task):
         if split.more_follows or number == 0 or _holds_data(split):

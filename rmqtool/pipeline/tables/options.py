@@ -65,7 +65,7 @@ class SourceOptions:
         pushdown: whether a query's filters are asked for, which needs `spark.sql.python.filterPushdown.enabled`.
         bytes_per_trigger: of the log in one batch of a stream; None: all there are.
         fails_on_data_loss: whether a stream ends with an error where records are gone that it has not read.
-        ranges: of physical offsets by store: only these are read, other paths are passed over. None: all.
+        ranges: of physical offsets by store: only these are read, other paths are skipped. None: all.
         search: `pattern`, looked for in `pattern_in`: only what is found is a row.
     """
 

@@ -139,7 +139,7 @@ class _Units:
         whole_end = source.size // size * size
         end = min(whole_end, -(-data_end // size) * size)
         if end < whole_end and any(_has_data(self._file.view, path) for path in reversed(self._file.later)):
-            end = whole_end  # zeros in front of data are a gap
+            end = whole_end  # zeros before data are a gap
         for begin in range(0, end, BLOCK_UNITS * size):
             buffer = bytearray(min(BLOCK_UNITS * size, end - begin))
             self._unreadable += read_salvaging(source, begin, memoryview(buffer))

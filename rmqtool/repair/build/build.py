@@ -1,8 +1,8 @@
 """Builds queues, extensions and index again from the log, into a directory from which a plan takes them whole.
 
 Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounded: the log is read part by part, by
-several threads, and each queue's units go to its file. Where the log's head has expired, what an existing queue has in
-front of the log's first record stays: from there its queue offsets are continued.
+several threads, and each queue's units go to its file. Where the start of the log has expired, what an existing queue
+has before the log's first record stays: from there its queue offsets are continued.
 
 Where two records claim one place in a queue, the first one in the log keeps it, as in the broker's own dispatch: it is
 the one that consumers were given first. The other one is counted.
@@ -54,7 +54,7 @@ def build(
             Not for a window of a log.
 
     Raises:
-        UnreadableError: a file of the log, or the head of a queue, may not be read.
+        UnreadableError: a file of the log, or the start of a queue, may not be read.
         WriteError: the directory does not take it.
     """
     builder = _Build(BuildContext.of(store, rules, request, options or BuildOptions()), directory, on_progress)

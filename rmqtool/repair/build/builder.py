@@ -162,7 +162,7 @@ class QueueIndexBuilder:
         """Write what is left, and queues of which the log has no record any more.
 
         Raises:
-            UnreadableError: the head of a queue may not be read.
+            UnreadableError: the start of a queue may not be read.
             WriteError: the sink does not take it.
         """
         self.writer.finish(clean=True)

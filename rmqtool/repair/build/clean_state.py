@@ -1,6 +1,6 @@
 """The state in which every broker version starts a repaired store without changing it.
 
-Queues and index complete, nothing but zeros behind the log's end, a checkpoint that tells the last record, and no
+Queues and index complete, nothing but zeros after the log's end, a checkpoint that tells the last record, and no
 `abort`: after a clean stop a broker dispatches nothing again and keeps every index file (`DefaultMessageStore#recover`,
 `IndexService#load`). Where a product of dispatch is not ours to write, `abort` stays: only a start after a crash makes
 such a broker catch up.

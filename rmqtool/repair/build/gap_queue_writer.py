@@ -1,8 +1,8 @@
 """Writes one queue so that each record stands at its own queue offset, whatever is missing before it.
 
-The broker's own dispatch closes a gap by moving all later entries up, and puts filler in front of a queue that begins
+The broker's own dispatch closes a gap by moving all later entries up, and puts filler before a queue that begins
 in the middle. Filler makes a later put vanish (`ConsumeQueue#putMessagePositionInfo`), so here stand units that cannot
-be read: a pull passes over them and nothing else.
+be read: a pull skips them and nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RecordOffsets:
 
     Attributes:
         starts: physical offsets at which its files begin.
-        tombstones: physical offsets of the records that stand in the place of lost ones.
+        tombstones: physical offsets of the records that replace lost ones.
     """
 
     starts: Sequence[int]
@@ -49,7 +49,7 @@ class RecordOffsets:
             in_front: nothing of the log stands before it in its queue.
 
         Returns:
-            None where no such unit can be: in front of the log's first file, unless that file is not the log's first
+            None where no such unit can be: before the log's first file, unless that file is not the log's first
             byte and the unit counts as one of a message that has expired.
         """
         number = bisect_right(self.starts, physical_offset) - 1
@@ -86,7 +86,7 @@ class GapPreservingQueueWriter(QueueWriter):
         self._dead_end: tuple[int, int] | None = None
         """Of a last unit that is dead: its place in the stream, and where in the log its tombstone ends."""
         self._next_queue_offset: int | None = None
-        """Behind the last record that was put; None before the first one."""
+        """After the last record that was put; None before the first one."""
         self.gap_units = 0
         self.file_times_ms: dict[int, int] = {}
 
@@ -148,7 +148,7 @@ class GapPreservingQueueWriter(QueueWriter):
         self.gap_units += count if unit is not None else 0
 
     def _units_before(self, begin: int, end: int, physical_offset: int) -> NDArray[Any] | None:
-        """What the queue had in a gap in front of a record."""
+        """What the queue had in a gap before a record."""
         if self._kept is None:
             return None
         return self._kept.between(self._directory, (begin, end), (self._last_place, physical_offset))

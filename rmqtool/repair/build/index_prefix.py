@@ -1,4 +1,4 @@
-"""The index in front of a window of the log: entries for records below it, which a build copies and goes on from.
+"""The index before a window of the log: entries for records below it, which a build copies and continues.
 
 The chains of what is copied are told from its hashes, as `IndexFile#putKey` made them; hashes and times are believed.
 """
@@ -23,7 +23,7 @@ from rmqtool.store.sink import FileSink
 from rmqtool.store.source import read_range
 
 HEAD_PATH: Final = f"{DIRECTORY}/{0:017d}"
-"""Where the copy is built: a name in front of all that follow it."""
+"""Where the copy is built: a name before all that follow it."""
 
 
 @dataclass
@@ -31,12 +31,12 @@ class IndexPrefix:
     """The first index file of a window, copied up to it.
 
     Attributes:
-        file: the copy, to be gone on with; None where the index has no entry for a record below the window.
+        file: the copy, to be continued; None where the index has no entry for a record below the window.
         count: entries that were copied.
         stored_count: entries that the file says it has.
         first, last: physical offsets that the first and the last copied entry point to.
-        is_newest: whether the index has nothing behind what was copied.
-        is_broken: whether entries for records below the window stand behind others.
+        is_newest: whether the index has nothing after what was copied.
+        is_broken: whether entries for records below the window stand after others.
     """
 
     file: OpenIndexFile | None = None
@@ -65,7 +65,7 @@ class IndexPrefix:
 
 
 def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) -> IndexPrefix:
-    """Copy what the first index file of a window has for records in front of it.
+    """Copy what the first index file of a window has for records before it.
 
     Args:
         begin: physical offset at which the window begins.
@@ -137,5 +137,5 @@ def _copy(sink: FileSink, file: OpenIndexFile, entries: NDArray[Any], number: in
 
 
 def _has_entries(store: Store) -> bool:
-    """Whether a file behind the first one has entries."""
+    """Whether a file after the first one has entries."""
     return any(header.next_entry_number > 1 for header in index_headers(store.view, store.index_files[1:]))

@@ -41,12 +41,12 @@ class ReadRows:
     """Some good records, one after the other.
 
     Attributes:
-        last_begin, log_end: physical offset of the last one, and behind it.
+        last_begin, log_end: physical offset of the last one, and after it.
         size: their bytes.
         last_record: physical offset and store time of the last message; None without one.
         first_ms: store time of the first message with a possible one, one without a topic too; None without any.
         newest_ms: the latest store time.
-        tombstones: physical offsets of the records that stand in the place of lost ones.
+        tombstones: physical offsets of the records that replace lost ones.
         entries: what they put into queues and index; None where nobody asked.
     """
 

@@ -1,6 +1,6 @@
 """The part of a store that a bounded repair looks at: the log from one of its files on, and what points there.
 
-A window is a store like one whose log has expired below its begin, so that checks and builders need no other rules for
+A window is a store like one whose log has expired below its start, so that checks and builders need no other rules for
 it. Of each queue and of the index it holds the files from the one on in which the last entry for a record below the
 window lies, and of each queue at least those that a broker reads at its start. What it leaves out a repair cannot
 change, for it does not see it.

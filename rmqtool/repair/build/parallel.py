@@ -1,7 +1,7 @@
 """Writes queues and index with a runner, share by share, from what splits of the log were dispatched into.
 
 A share is some queues, or one file of the index. Which entries an index file takes is known from how many there are in
-front of it, so no share waits for another one, and each file is written by one task from its begin to its end.
+front of it, so no share waits for another one, and each file is written by one task from its start to its end.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class BuildTask:
         """Build a share.
 
         Raises:
-            UnreadableError: the head of a queue, or what was dispatched, may not be read.
+            UnreadableError: the start of a queue, or what was dispatched, may not be read.
             WriteError: the folder does not take it.
         """
         folder = attempt_directory(self.folder, "share")
@@ -167,7 +167,7 @@ def build_in_parallel(
         on_progress: is told the shares that are done, and how many there are.
 
     Raises:
-        UnreadableError: the head of a queue, or what was dispatched, may not be read.
+        UnreadableError: the start of a queue, or what was dispatched, may not be read.
         WriteError: the directory does not take it.
     """
     began_ms = _first_ms(splits)

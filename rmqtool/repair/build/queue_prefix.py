@@ -1,7 +1,8 @@
-"""What existing queues have in front of the log's first record, which a build from the log keeps and goes on from.
+"""What existing queues have before the log's first record, which a build from the log keeps and continues.
 
-Where the log's head has expired, filler among these units becomes a unit of an expired message: nothing else is known
-of it. In a window of a larger log they are left exactly as they are, and have to reach up to the window's records.
+Where the start of the log has expired, filler among these units becomes a unit of an expired message: nothing else is
+known of it. In a window of a larger log they are left exactly as they are, and have to reach up to the window's
+records.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ class _Reach:
 
 
 class QueuePrefixes:
-    """Copies the heads of queues into what is built."""
+    """Copies the starts of queues into what is built."""
 
     def __init__(self, store: Store, sizes: DerivedSizes, minimum: int, *, is_window: bool) -> None:
         """Read nothing yet.
 
         Args:
             minimum: physical offset at which the log begins.
-            is_window: whether it goes on below that.
+            is_window: whether it continues below that.
         """
         self._store = store
         self._sizes = sizes
@@ -54,10 +55,10 @@ class QueuePrefixes:
         self._reached: dict[Key, _Reach] = {}
 
     def ends(self, sink: FileSink, topic: str, queue_id: int, is_batch: bool) -> QueueEnds:
-        """Where a queue goes on behind its head, which is copied.
+        """Where a queue continues after its start, which is copied.
 
         Raises:
-            UnreadableError, WriteError: the queue cannot be read, or the head not be written.
+            UnreadableError, WriteError: the queue cannot be read, or its start not be written.
         """
         self._reached[topic, queue_id, is_batch] = _Reach()
         queues = self._store.batch_queues if is_batch else self._store.queues
@@ -101,7 +102,7 @@ class QueuePrefixes:
         end, last, copied, is_known = QueueEnd(), None, list[str](), self._is_window
         for segment in _well_named(queue, size):
             if end.last_start is not None and segment.start != end.last_start + size:
-                break  # files are missing in between: what is in front of the gap is no use
+                break  # files are missing in between: what is before the gap is no use
             units = self._units(segment, size, is_batch=is_batch)
             rest = np.flatnonzero(~self._is_below(units))
             head = units[: int(rest[0])] if rest.size else units
@@ -130,7 +131,7 @@ class QueuePrefixes:
         return np.frombuffer(raw, form).copy()
 
     def _is_below(self, units: Units, least: int = 0) -> Units:
-        """Which units are valid and point into [least, begin of the log)."""
+        """Which units are valid and point into [least, start of the log)."""
         offsets = units["physical_offset"]
         return np.asarray((offsets >= least) & (offsets < self._minimum) & (units["record_size"] > 0))
 
@@ -143,14 +144,14 @@ class QueuePrefixes:
         return not filler.all()
 
     def _reach(self, queue: QueueFiles, end: QueueEnd, last: Any, *, is_batch: bool) -> _Reach:
-        """How far a queue reaches whose head ends there, with this unit."""
+        """How far a queue reaches whose start ends there, with this unit."""
         size = self._sizes.batch if is_batch else self._sizes.queue
         unit_size = BATCH_UNIT_SIZE if is_batch else UNIT_SIZE
         pointed = int(last["physical_offset"]) if last is not None else -1
         behind = end.end // unit_size
         segments = _well_named(queue, size)
         for segment in segments:
-            # A unit behind the head, yet for a record below the window: between them some are missing.
+            # A unit after the start, yet for a record below the window: between them some are missing.
             units = self._units(segment, size, is_batch=is_batch)
             units = units[max(0, behind - segment.start // unit_size) :]
             if self._is_below(units, pointed + 1).any():

@@ -47,7 +47,7 @@ class BuildRequest:
     Attributes:
         queue: tells by (topic, queue id) which queues; None builds no queue at all.
         log_end: records from here on do not count; None reads to the end of the log.
-        earlier: where files of the log begin that lie in front of the store's, if it is a window of a larger one: what
+        earlier: where files of the log begin that lie before the store's, if it is a window of a larger one: what
             queues and index have there stays as it is, and must reach up to the first record here.
     """
 

@@ -30,7 +30,7 @@ class BuiltQueues:
 
     Attributes:
         repeated: records that found their place in a queue taken.
-        gap_units: units in the place of messages that the log does not have.
+        gap_units: units for messages that the log does not have.
         displaced: records at another queue offset than they say, by queue.
         file_times_ms: store time of the last record in a queue file, by path.
         refused: why a queue is not written, as sentences.
@@ -58,7 +58,7 @@ class BuildResult(BuiltQueues):
     Attributes:
         store, request: what was built, and from what.
         with_extensions: whether queues were built with their extensions; else those that are there stay.
-        log_end: physical offset behind the last record that was read.
+        log_end: physical offset after the last record that was read.
         last_record: physical offset and store time of that record; None without one.
         newest_ms: the latest store time of all.
         bad: where a scan met something that is no record: (physical offset, length, finding).
@@ -137,7 +137,7 @@ class BuildResult(BuiltQueues):
                 yield from file_step(self.store.view, there[number], staged_files[name], why)
                 last = there[number]
                 continue
-            # A broker goes on with the file whose name is the last one.
+            # A broker continues with the file whose name is the last one.
             path = name if name > last else number_behind(last)
             yield from file_step(self.store.view, path, staged_files[name], why)
             last = path

@@ -36,7 +36,7 @@ from rmqtool.repair.machine.store_paths import StorePaths, own_file_like
 from rmqtool.scan.runner import ThreadRunner
 
 FILE_MODE: Final = 0o644
-"""Of a new file that has no neighbour to be like."""
+"""Of a new file that has no neighbor to be like."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Applied:
         return self.journal.folder.shown
 
     def to_json(self, verify: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The plan's JSON and what became of it; `verify` is the summary of a verification afterwards."""
+        """The plan's JSON and how it was carried out; `verify` is the summary of a verification afterwards."""
         return {**self.plan.to_json(), "applied": True, "undo": str(self.undo), "verify": verify}
 
 

@@ -26,7 +26,7 @@ from rmqtool.store.source import FileSource, read_range
 FENCE_SIZE_MAX: Final = 1 << 16
 """Bytes of a fence that are read: its text, and the path of the store in it."""
 BESIDE: Final = ".rmqtool-new-"
-"""Begin of a new file's name beside the old one, where its folder lies on another file system."""
+"""Start of a new file's name beside the old one, where its folder lies on another file system."""
 
 
 @dataclass(frozen=True)

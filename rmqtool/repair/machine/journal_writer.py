@@ -375,7 +375,7 @@ def _digest_before(step: Step, file: RootPath, *, is_whole: bool) -> str | None:
 
 
 def _part_of_file(step: Step) -> FilePart | None:
-    """What a step puts in the place of a whole file, if that is taken from a file."""
+    """What a step replaces a whole file with, if that is taken from a file."""
     return step.content if isinstance(step, Replace | Create) and isinstance(step.content, FilePart) else None
 
 

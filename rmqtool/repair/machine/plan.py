@@ -162,7 +162,7 @@ class Plan:
             step_json(step)
 
     def in_order(self) -> tuple[Step, ...]:
-        """The steps as they are carried out: `abort` is removed behind all others, for it makes the broker recover."""
+        """The steps as they are carried out: `abort` is removed after all others, for it makes the broker recover."""
         return tuple(sorted(self.steps, key=lambda step: isinstance(step, Remove) and step.path == ABORT_NAME))
 
     def check(self, log_directories: Sequence[str] = ()) -> None:

@@ -182,7 +182,7 @@ class RootPath:
             UnreadableError: it is missing, may not be read, or is no regular file.
         """
         name = name if name is not None else str(self)
-        state = self.lstat()  # looked at first: opening a FIFO would let its writer go on
+        state = self.lstat()  # looked at first: opening a FIFO would let its writer continue
         if state is None or not stat.S_ISREG(state.st_mode):
             raise UnreadableError(f"{name}: {'no such file' if state is None else 'not a regular file'}")
         try:

@@ -201,7 +201,7 @@ def fence_like(log: RootPath) -> Metadata:
 
 
 def demand_own(directory: RootPath, store: Root) -> None:
-    """Refuse a directory in the place of one of the tool's own that somebody else may have put there.
+    """Refuse a directory with the name of one of the tool's own that somebody else may have put there.
 
     Raises:
         RefusedError: it is a link, or no directory, or somebody else's, or others may write in it.

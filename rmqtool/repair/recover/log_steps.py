@@ -1,6 +1,6 @@
-"""The steps of `recover` that concern the log's own files: their sizes, strays among them, and the tail behind its end.
+"""The steps of `recover` that concern the log's own files: their sizes, strays among them, and the tail after its end.
 
-Bytes behind the end can come back as messages once new records happen to end where old ones begin
+Bytes after the end can come back as messages once new records happen to end where old ones begin
 (`MappedFileQueue#truncateDirtyFiles` only moves positions), so they are zeroed, and later files go.
 """
 
@@ -31,7 +31,7 @@ from rmqtool.verify.files.log_files import misnamed_files
 
 MISNAMED: Final = "commitlog.stray-file"
 SHAPE: Final = frozenset({"commitlog.wrong-file-size", "commitlog.empty-file", MISNAMED, MISSING_LOG_FILE})
-"""Findings about files as such: no record is damaged, and what lies behind is reached all the same."""
+"""Findings about files as such: no record is damaged, and what comes after is reached all the same."""
 TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail", "commitlog.file-after-end"})
 _COPY: Final = 4 << 20
 _SEARCHED_MAX: Final = 64 << 20
@@ -57,7 +57,7 @@ def is_misnamed(finding: Finding) -> bool:
 
 
 def tail_begin(findings: Iterable[Finding]) -> int | None:
-    """Where the log ends, if something lies behind its end; None where nothing does."""
+    """Where the log ends, if something lies after its end; None where nothing does."""
     places = [each.physical_offset for each in findings if each.id in TAIL and each.physical_offset is not None]
     return min(places, default=None)
 
@@ -172,7 +172,7 @@ def _shows_file_size(store: Store) -> bool:
 
 
 def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
-    """Messages that pass the broker's check now and lie behind a new end of the log.
+    """Messages that pass the broker's check now and lie after a new end of the log.
 
     Raises:
         UnreadableError: a file may not be opened.

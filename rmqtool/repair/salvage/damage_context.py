@@ -32,10 +32,10 @@ class DamageContext:
     """What one scan over the log tells.
 
     Attributes:
-        neighbors: the good records in front of and behind each range, in their order.
+        neighbors: the good records before and after each range, in their order.
         missing: in log order.
         chains: each queue's good records in order.
-        misplaced: good records whose heads say that they stand where they cannot.
+        misplaced: good records whose headers claim a place that they cannot have.
     """
 
     neighbors: list[tuple[Neighbor | None, Neighbor | None]] = field(default_factory=list)

@@ -33,7 +33,7 @@ class DamagedRange:
     Attributes:
         file_start: physical offset of the file's first byte.
         starts: where a damaged record begins, as far as the scan could tell.
-        is_last: nothing good lies behind it, so the log may as well end in it.
+        is_last: nothing good lies after it, so the log may as well end in it.
         is_missing: the file is not there.
     """
 
@@ -115,7 +115,7 @@ def _missing_files(store: Store, findings: Iterable[Finding]) -> Iterator[Damage
 
 
 def is_too_far(finding: Finding, file_size: int) -> bool:
-    """Whether so many files are missing that the name of the next one is rather wrong; brokers pass over them."""
+    """Whether so many files are missing that the name of the next one is rather wrong; brokers skip them."""
     return finding.id == MISSING_LOG_FILE and (finding.length or 0) > MISSING_FILES_MAX * file_size
 
 

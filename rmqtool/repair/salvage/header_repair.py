@@ -1,4 +1,4 @@
-"""Heads of records: where no checksum covers them and all else contradicts them, set to what queue or neighbors say.
+"""Headers of records: where no checksum covers them and all else contradicts them, set to what queue or neighbors say.
 
 Of a record whose first eight bytes are wrong and nothing else, its own lengths tell the size, and its CRC proves it.
 """
@@ -26,7 +26,7 @@ DOUBTFUL: Final = "commitlog.doubtful-header"
 
 
 def corrected_record(log: Log, finding: Finding, *, record_crc: bool) -> bytes | None:
-    """The record of a `commitlog.doubtful-header` with its head set right; None where nobody knows what is right.
+    """The record of a `commitlog.doubtful-header` with its header set right; None where nobody knows what is right.
 
     Verify says what is right where the log does (`verify.match.queue_sequence`), or the record's own property, which
     brokers dispatch batches by.
@@ -44,7 +44,7 @@ def corrected_record(log: Log, finding: Finding, *, record_crc: bool) -> bytes |
 
 
 def moved_record(log: Log, misplaced: MisplacedRecord, *, record_crc: bool) -> bytes | None:
-    """A record whose head says the topic, queue and queue offset that it must have; None where that cannot be."""
+    """A record whose header says the topic, queue and queue offset that it must have; None where that cannot be."""
 
     def by_queue(raw: bytes, record: Record) -> bytes | None:
         if topic_text(misplaced.topic) in record.properties.get(MULTI_DISPATCH, "").split(","):

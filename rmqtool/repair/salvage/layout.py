@@ -24,7 +24,7 @@ WRITTEN_MAX: Final = 16 << 20
 """Bytes of records that are written together."""
 
 Least = Callable[[LostRecord | None], int]
-"""Bytes that the record in the place of a lost one takes at least; None asks for a bridge."""
+"""Bytes that the record that replaces a lost one takes at least; None asks for a bridge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Filling:
 
 
 def lay_out(damaged: DamagedRange, losses: LostInRange, least: Least) -> list[Filling] | None:
-    """Pieces that lie side by side and fill the range; behind the last filling of the log's last range nothing follows.
+    """Pieces that lie side by side and fill the range; after the last filling of the log's last range nothing follows.
 
     Where the places that units alone tell leave no room between them for a message of the same queue, they are wrong,
     or one of them is: the records of that queue are packed then, in the order of their queue offsets.
@@ -62,7 +62,7 @@ def lay_out(damaged: DamagedRange, losses: LostInRange, least: Least) -> list[Fi
 
 
 def _without_places(losses: LostInRange, queues: AbstractSet[QueueKey]) -> LostInRange | None:
-    """The losses with the records of some queues among the unplaced, but those whose heads tell their places.
+    """The losses with the records of some queues among the unplaced, but those whose headers tell their places.
 
     Records that stand in one further queue with them go along. What had a place keeps its order.
     """
@@ -183,13 +183,13 @@ class _Waiting:
                 self._coming[queue].append(first)
 
     def left(self) -> Iterator[QueueKey]:
-        """The queue of each record that still waits, or was passed over."""
+        """The queue of each record that still waits, or was skipped."""
         yield from self._passed_over
         for queue, records in self._queues.items():
             yield from [queue] * len(records)
 
     def pass_by(self, placed: LostRecord) -> None:
-        """Go on after a record that has a place."""
+        """Continue after a record that has a place."""
         for queue, *_ in placed.standings:
             self._coming[queue].popleft()
 
@@ -201,7 +201,7 @@ class _Waiting:
     def take(self, start: int, end: int, least: Least) -> Iterator[tuple[LostRecord, int]]:
         """Take records for as long as they fit into [start, end), each with the place where it may end.
 
-        Only lower queue offsets go in front of the records of their queue that have a place farther on.
+        Only lower queue offsets go before the records of their queue that have a place farther on.
         """
         held: list[tuple[int, QueueKey]] = []
         while self._first:

@@ -25,7 +25,7 @@ class LostRecord:
         head: what can be read of it, if all its lengths agree.
         restored: its bytes, where only size and magic were wrong.
         has_unit: a unit of its queue says the same.
-        by_head: what the head says where the unit says something else.
+        by_head: what the header says where the unit says something else.
     """
 
     topic: bytes
@@ -49,7 +49,7 @@ class LostRecord:
 
     @property
     def tells_earlier_place(self) -> bool:
-        """Whether it says that it lies nearer to the log's begin, and its queue does not say that it lies here."""
+        """Whether it says that it lies nearer to the log's start, and its queue does not say that it lies here."""
         told = self.head.physical_offset if self.head is not None and not self.has_unit else 0
         return 0 < told < self.place[0]
 

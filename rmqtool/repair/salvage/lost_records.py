@@ -1,4 +1,4 @@
-"""Which messages a damaged range held: told by heads that are still whole, by queue units, by gaps in the queues."""
+"""Which messages a damaged range held: told by headers that are still whole, by queue units, by gaps in the queues."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class LostRecords:
             one = QueuePass(files, is_batch, size, self._store.commitlog_file_size, minimum, Account())
             yield one.run(self._store.view.open)
 
-    # What heads and units say
+    # What headers and units say
 
     def _placed(self, each: DamagedRange) -> Iterator[LostRecord]:
         by_unit = self._by_units(each)
@@ -121,7 +121,7 @@ class LostRecords:
                 following = end if end < each.end else None
 
     def _at(self, each: DamagedRange, start: int, unit: LostRecord | None) -> LostRecord | None:
-        """The record at a place, by its head if that is whole, else by its unit."""
+        """The record at a place, by its header if that is whole, else by its unit."""
         head, raw = self._head(each, start, unit.size if unit is not None else None)
         if head is None:
             return unit
@@ -129,7 +129,8 @@ class LostRecords:
         if known is None:  # it stands in no queue
             return None
         if unit is None:
-            # Nothing but the head speaks for it, so it has to be right about its place, or to fill the damage exactly.
+            # Nothing but the header speaks for it, so it has to be right about its place, or to fill the damage
+            # exactly.
             is_whole_end = start == each.end - head.size and not self._is_copy(head)
             return known if start == head.physical_offset or is_whole_end else None
         if (known.topic, known.queue_id, known.queue_offset) != (unit.topic, unit.queue_id, unit.queue_offset):
@@ -138,7 +139,7 @@ class LostRecords:
         return replace(known, further=further, batch_size=batch_size, has_unit=True)
 
     def _is_copy(self, head: Record) -> bool:
-        """Whether the record itself lies where a head says that it lies."""
+        """Whether the record itself lies where a header says that it lies."""
         place = self._log.place(head.physical_offset)
         try:
             record = decode_record(self._log, place) if place is not None else None
@@ -147,7 +148,7 @@ class LostRecords:
         return record is not None and _identity(record) == _identity(head)
 
     def _head(self, each: DamagedRange, start: int, known_size: int | None) -> tuple[Record | None, bytes | None]:
-        """The head of a record all of whose lengths agree, and that ends inside the range; its bytes if restored."""
+        """The header of a record all of whose lengths agree, and that ends inside the range; its bytes if restored."""
         place = None if each.is_missing else self._log.place(start)
         if place is None:
             return None, None
@@ -239,7 +240,7 @@ class _Placed:
     def others(self, run: MissingRun) -> Iterator[tuple[LostRecord, int, int]]:
         """Records of a run that are none of those, each with the numbers of the first and last range that may hold it.
 
-        They lie after the record of their queue in front of them, and before the next one.
+        They lie after the record of their queue before them, and before the next one.
         """
         topic, queue_id, is_batch = run.queue
         known, numbers = self._columns.get((topic, queue_id), (_EMPTY, _EMPTY))
@@ -267,7 +268,7 @@ def _identity(record: Record) -> tuple[int, bytes, int, int]:
 
 
 def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
-    """The record that a head tells of; None where it stands in no queue."""
+    """The record that a header tells of; None where it stands in no queue."""
     if head.sys_flag & system_flag.TRANSACTION_MASK in (
         system_flag.TRANSACTION_PREPARED,
         system_flag.TRANSACTION_ROLLBACK,

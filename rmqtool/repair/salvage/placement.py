@@ -1,4 +1,4 @@
-"""Which of the claims about damaged records fit into what the log still has: the log is the truth, units and heads add.
+"""Which of the claims about damaged records fit into what the log still has: the log decides, units and headers add.
 
 A queue's offsets rise along the log. A claim that a good record contradicts, or that breaks the order, would take the
 place of a message that is there; it is dropped, and the message counts as one of those that the gaps tell of.
@@ -53,7 +53,7 @@ def missing_before_claims(
     """The queue offsets that are missing around claims outside of a queue's good records.
 
     Those are the ones after its last good record, before and between the claims that follow, and, where nothing tells
-    with which offset the queue begins, the ones before its first good record, between and after the claims in front of
+    with which offset the queue begins, the ones before its first good record, between and after the claims before
     it. Whoever builds the queue from the log would move up what follows otherwise.
 
     Args:
@@ -101,7 +101,7 @@ _Row = tuple[int, int, int, bool]
 class Belief:
     """What good records say about claims, one by one.
 
-    Good neighbors tell which messages are missing; a head that names another one is believed only where it goes on
+    Good neighbors tell which messages are missing; a header that names another one is believed only where it continues
     from its queue's last message, or where nothing else is missing.
     """
 
@@ -116,7 +116,7 @@ class Belief:
         """The farthest end of all runs that begin as early."""
 
     def of(self, record: LostRecord, damaged: DamagedRange) -> LostRecord | None:
-        """The claim that is believed, of unit or head; None where neither is."""
+        """The claim that is believed, of unit or header; None where neither is."""
         if record.has_unit and self.has_room(record):
             return self._with_fitting_further(record)
         by_head = record.by_head if record.has_unit and record.by_head is not None else record
@@ -148,7 +148,7 @@ class Belief:
         return number == len(chain) or (at < chain[number].place and end <= chain[number].first)
 
     def _is_likely(self, record: LostRecord, damaged: DamagedRange) -> bool:
-        """Whether a damaged record stood where its head alone says."""
+        """Whether a damaged record stood where its header alone says."""
         assert record.head is not None
         queue, first = (record.topic, record.queue_id), record.queue_offset
         if self._run_with(queue, first) is not None:
@@ -189,7 +189,7 @@ def _kept(record: LostRecord, claims: AbstractSet[_Claim]) -> LostRecord | None:
 
 
 def _rising(claims: Sequence[_Claim]) -> list[_Claim]:
-    """The longest part of one queue's claims in which none begins before the one in front of it ends."""
+    """The longest part of one queue's claims in which none begins before the one before it ends."""
     ends: list[int] = []
     last: list[int] = []
     """Numbers of the claims with which the best parts of each length end; `ends` are their ends, and rise."""

@@ -35,7 +35,7 @@ class RepairedRecord(Enum):
     """A field that no checksum covers and that the queue contradicts."""
     FLIPPED_BIT = "flipped-bit"
     AS_IS = "as-is"
-    """A damaged body under an intact head, with a new CRC."""
+    """A damaged body under an intact header, with a new CRC."""
 
 
 NEEDS_CONSENT: Final = frozenset({RepairedRecord.FLIPPED_BIT, RepairedRecord.AS_IS})
@@ -72,7 +72,7 @@ def possible_repairs(
 
 
 def with_fields(record: bytes, values: Mapping[str, int]) -> bytes:
-    """A record with other values in fixed fields of its head; checksums stay as they are."""
+    """A record with other values in fixed fields of its header; checksums stay as they are."""
     changed = bytearray(record)
     for field in commitlog.MESSAGE_V1.fixed_fields:
         if field.name in values and field.position is not None and field.size is not None:

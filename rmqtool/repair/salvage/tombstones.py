@@ -39,7 +39,7 @@ class TombstoneEncoder:
     record_crc: bool = False
 
     def least(self, lost: LostRecord | None) -> int:
-        """Bytes that the record in the place of a lost one takes at least; None asks for a bridge."""
+        """Bytes that the record that replaces a lost one takes at least; None asks for a bridge."""
         if lost is None:
             return self._size(_SHORT_TOPIC, b"")
         return self._size(lost.topic, self._required(lost))
@@ -101,7 +101,7 @@ class TombstoneEncoder:
 
     @property
     def _ends_open(self) -> bool:
-        """Whether a separator follows the last property; a whole-record CRC behind it needs one."""
+        """Whether a separator follows the last property; a whole-record CRC after it needs one."""
         return self.rules.trailing_separator or self.record_crc
 
     def _joined(self, first: bytes, rest: bytes) -> bytes:

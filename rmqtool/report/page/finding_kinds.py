@@ -45,7 +45,7 @@ class FindingKinds:
 
         Args:
             finding: an object as `verify --format json` writes it.
-            kind: what the catalogue knows of it, used for the first of its kind.
+            kind: what the catalog knows of it, used for the first of its kind.
         """
         own = self._kinds.setdefault(kind.id, kind)
         own.count += 1

@@ -160,7 +160,7 @@ def _patched(plan: JsonObject, width: int) -> Iterator[str]:
 
 
 def _salvaged(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
-    """What only `salvage` tells: each run of lost messages, and what became of the other damage."""
+    """What only `salvage` tells: each run of lost messages, and how the other damage was handled."""
     lost = plan.get("lost_for_good")
     if lost is None:
         return

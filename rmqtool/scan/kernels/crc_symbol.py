@@ -28,7 +28,7 @@ class CrcFunction(NamedTuple):
 
 @functools.cache
 def crc_function() -> CrcFunction:
-    """What stands behind the symbol."""
+    """What the symbol stands for."""
     return library_function() or own_function()
 
 

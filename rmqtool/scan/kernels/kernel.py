@@ -33,7 +33,7 @@ def _at(name):
     return uint64(commitlog.MESSAGE_V1.position(name))
 
 
-# Positions with both hosts IPv4; an IPv6 host in front of a field moves it.
+# Positions with both hosts IPv4; an IPv6 host before a field moves it.
 AT_MAGIC, AT_BODY_CRC, AT_QUEUE_ID, AT_FLAG = _at("magic"), _at("body_crc"), _at("queue_id"), _at("flag")
 AT_QUEUE_OFFSET, AT_OWN_OFFSET, AT_SYS_FLAG = _at("queue_offset"), _at("physical_offset"), _at("sys_flag")
 AT_BORN, AT_STORED, AT_RECONSUMED = _at("born_timestamp_ms"), _at("store_timestamp_ms"), _at("reconsume_times")
@@ -128,7 +128,7 @@ def walk_block(
     buffer, address, begin, end, limit, base, record_crc, delays_ms, schedule_number, arena, starts, slots, known,
     last_topic, rows,
 ):  # fmt: skip
-    """Fill rows with good records of `buffer[begin:end]`; (position behind the last, number of rows, its topic).
+    """Fill rows with good records of `buffer[begin:end]`; (position after the last, number of rows, its topic).
 
     A record must begin before `limit`. `base` is the physical offset of `buffer[0]`, `address` where the buffer lies.
     Of the topics, the first `known` are entered; new ones are entered after them, and their number is given last.
@@ -226,7 +226,7 @@ def host_extra(sys_flag, host_bit):
 
 @inlined
 def put_fixed(buffer, p, row):
-    """Fields of the head that nothing is judged by."""
+    """Fields of the header that nothing is judged by."""
     born_extra = host_extra(row.sys_flag, BORN_V6)
     extra = born_extra + host_extra(row.sys_flag, STORE_V6)
     row.queue_offset = long_at(buffer, p + AT_QUEUE_OFFSET)

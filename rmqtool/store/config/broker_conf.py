@@ -3,7 +3,7 @@
 Broker: `BrokerStartup` (loads it with `java.util.Properties`), `MixAll#properties2Object`, `MessageStoreConfig`.
 
 Nothing is expanded: neither `$HOME` nor `${user.home}` means anything to the broker inside such a file. A number that
-Java does not parse is passed over by the broker, and here, with a sentence in `problems`.
+Java does not parse is skipped by the broker, and here, with a sentence in `problems`.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class BrokerConf:
 
     @property
     def recover_files_max(self) -> int | None:
-        """`commitLogRecoverMaxNum`: files from the log's end in which recovery looks for its begin."""
+        """`commitLogRecoverMaxNum`: files from the log's end in which recovery looks for its start."""
         value = self.properties.get("commitLogRecoverMaxNum", "")
         return int(value) if _JAVA_INTEGER.match(value) and 0 < int(value) < 1 << 31 else None
 
@@ -218,7 +218,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines with comments left out and continued ones joined: a line goes on after an odd number of backslashes."""
+    """Lines with comments left out and continued ones joined: a line continues after an odd number of backslashes."""
     lines: list[str] = []
     continued: list[str] | None = None
     for natural in re.split(r"\r\n|\r|\n", text):

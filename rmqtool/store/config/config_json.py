@@ -49,7 +49,7 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
 class ConfigState(Enum):
-    """What became of reading a file; absent, empty, broken and unreadable are four different things to an operator."""
+    """How reading a file ended; absent, empty, broken and unreadable are four different things to an operator."""
 
     READ = "read"
     ABSENT = "absent"

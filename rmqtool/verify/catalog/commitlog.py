@@ -1,4 +1,4 @@
-"""The catalogue's findings about the commit log."""
+"""The catalog's findings about the commit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue's findings about consumer groups: their offsets and settings, and what pop consumers hold."""
+"""The catalog's findings about consumer groups: their offsets and settings, and what pop consumers hold."""
 
 from __future__ import annotations
 

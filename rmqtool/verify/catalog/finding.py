@@ -95,7 +95,7 @@ class FindingType:
     Attributes:
         meaning: what is so in the store.
         brokers: (versions, what a broker of them does about it) in the order of versions.
-        remedy: what mends it, or why nothing needs to be done.
+        remedy: what repairs it, or why nothing needs to be done.
         repair: the command that does, without the store's path.
         upstream: threads about it.
     """

@@ -1,4 +1,4 @@
-"""The catalogue's findings about index, checkpoint, configuration and the store as a whole."""
+"""The catalog's findings about index, checkpoint, configuration and the store as a whole."""
 
 from __future__ import annotations
 

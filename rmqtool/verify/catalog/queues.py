@@ -1,4 +1,4 @@
-"""The catalogue's findings about consume queues, their extensions and batch queues."""
+"""The catalog's findings about consume queues, their extensions and batch queues."""
 
 from __future__ import annotations
 

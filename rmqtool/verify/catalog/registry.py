@@ -1,4 +1,4 @@
-"""The one catalogue of findings: every id that exists, how much it matters, what brokers do about it, what mends it."""
+"""The one catalog of findings: every id that exists, how much it matters, what brokers do about it, what repairs it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ BY_ID: Final = MappingProxyType({entry.id: entry for entry in CATALOG})
 
 
 def finding(kind: str, file: str, message: str, **details: Any) -> Finding:
-    """A finding with what the catalogue says of its kind; `details` are further fields of `Finding`.
+    """A finding with what the catalog says of its kind; `details` are further fields of `Finding`.
 
     Raises:
-        KeyError: the catalogue has no such id.
+        KeyError: the catalog has no such id.
     """
     entry = BY_ID[kind]
     details.setdefault("repair", entry.repair)

@@ -1,4 +1,4 @@
-"""The catalogue's findings about databases of RocksDB."""
+"""The catalog's findings about databases of RocksDB."""
 
 from __future__ import annotations
 

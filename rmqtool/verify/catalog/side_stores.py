@@ -1,4 +1,4 @@
-"""The catalogue's findings about what a broker keeps beside log, queues and index: compaction, delays, timer."""
+"""The catalog's findings about what a broker keeps beside log, queues and index: compaction, delays, timer."""
 
 from __future__ import annotations
 

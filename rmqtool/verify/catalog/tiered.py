@@ -1,4 +1,4 @@
-"""The catalogue's findings about a tiered store in files."""
+"""The catalog's findings about a tiered store in files."""
 
 from __future__ import annotations
 

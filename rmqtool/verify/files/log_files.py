@@ -26,7 +26,7 @@ from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
 
 _LOOKED_AT: Final = 64 << 10
-"""Bytes at the begin of a file whose records are asked where they lie."""
+"""Bytes at the start of a file whose records are asked where they lie."""
 
 
 def log_file_findings(
@@ -207,9 +207,9 @@ def _after_end(tail: LogTail) -> Finding:
 
 
 def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int]) -> Iterator[Finding]:
-    """The files that the queues point into behind the last one, if that one is written to its end.
+    """The files that the queues point into after the last one, if that one is written to its end.
 
-    Else the log ends inside the last file, and what the queues have behind it was cut away by a broker.
+    Else the log ends inside the last file, and what the queues have after it was cut away by a broker.
     """
     segments = store.commitlog
     if segments and log_end < segments[-1].end:

@@ -168,7 +168,7 @@ def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | No
             yield _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
             flaws.add(name)
     for name in ("confirm_physical_offset", "consumequeue_physical_offset"):
-        # One is the end of what was confirmed, the other the begin of the last message that was dispatched.
+        # One is the end of what was confirmed, the other the start of the last message that was dispatched.
         behind = log.end if name == "confirm_physical_offset" else log.end - 1
         if name not in flaws and values[name] > behind:
             text = f"{name} is {values[name]}, the log ends at {log.end}"
@@ -216,7 +216,7 @@ def _rocksdb(context: VerifyContext, text: str) -> Iterator[Finding]:
 def _ahead_of_queues(context: VerifyContext, path: str, dispatched: int, log: SplitResult) -> Iterator[Finding]:
     if not context.has_file_queues or context.newest_unit < 0:
         return  # queues that are gone altogether are findings of their own
-    # Dispatch passes over records of which no unit tells, as it should; units for some topics lie outside of the store.
+    # Dispatch skips records of which no unit tells, as it should; units for some topics lie outside of the store.
     elsewhere = (run[6] for run in log.missing if unsafe_name(topic_text(run[0])))
     if dispatched > max(context.newest_unit, log.last_unseen, *elsewhere):
         text = f"{_DISPATCHED} is {dispatched}, the newest unit is of the record at {context.newest_unit}"

@@ -1,7 +1,7 @@
 """Finds the one flipped bit that explains a wrong CRC-32, without trying them all.
 
 CRC-32 is linear: two messages of one length that differ in one bit have CRCs whose difference (the syndrome) depends on
-nothing but how many bits lie behind that bit: it is the register after that many steps. How many steps lead to a given
+nothing but how many bits lie after that bit: it is the register after that many steps. How many steps lead to a given
 register is a discrete logarithm, found by baby steps and giant steps in the square root of the body's bits.
 """
 
@@ -17,7 +17,7 @@ _TOP: Final = 0x80000000
 STORED_BITS: Final = 0x7FFFFFFF
 """A broker stores a CRC without its top bit, so two syndromes are possible."""
 LENGTH_MAX: Final = (1 << 29) - 1
-"""Bytes in which a bit is found by its syndrome alone; behind that syndromes repeat."""
+"""Bytes in which a bit is found by its syndrome alone; after that syndromes repeat."""
 
 STRIDES_KEPT: Final = 8
 """Strides whose steps are kept; the longest, for bodies of 512 MiB, takes some 10 MB."""

@@ -37,7 +37,7 @@ class _FileEntries(NamedTuple):
 
 @dataclass
 class IndexMatch:
-    """The comparison of one chunk; what records with a doubtful head put into the index is not judged."""
+    """The comparison of one chunk; what records with a doubtful header put into the index is not judged."""
 
     context: VerifyContext
     lookup: RowsLookup
@@ -170,7 +170,7 @@ class IndexMatch:
     def _of_order(self, file: IndexMap, number: int, entry: Any) -> None:
         """An entry that points into damage, between entries that point elsewhere.
 
-        Brokers enter records in the order of the log (`IndexService#buildIndex` passes over older ones).
+        Brokers enter records in the order of the log (`IndexService#buildIndex` skips older ones).
         """
         physical_offset = int(entry["physical_offset"])
         if self.lookup.at(physical_offset)["verdict"] in (Verdict.GOOD, Verdict.STALE):

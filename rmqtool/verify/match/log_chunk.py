@@ -119,7 +119,7 @@ class LogChunk:
             self._index.append(ExpectedIndex(keys.key_hashes, keys.physical_offsets, keys.store_timestamps_ms))
 
     def _before_edge(self, rows: Array) -> Any:
-        """The rows in front of what a running broker may be writing."""
+        """The rows before what a running broker may be writing."""
         edge, limit_ms = self._context.live_end, self._context.live_ms
         if edge is None:
             return rows

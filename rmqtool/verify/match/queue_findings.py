@@ -1,7 +1,7 @@
 """The findings about the units of queues, gathered over one split of the log: neighboring units are one finding.
 
 A split is compared chunk by chunk, and the size of a chunk follows from the memory: the findings must not. So a finding
-goes on with the last one about its queue's file, in whichever chunk that was, and each queue has its own limit.
+continues with the last one about its queue's file, in whichever chunk that was, and each queue has its own limit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class QueueFindings:
         return True
 
     def add(self, new_finding: Finding) -> None:
-        """Add a finding; one about the next unit of a queue goes on with the one before."""
+        """Add a finding; one about the next unit of a queue continues with the one before."""
         if not new_finding.id.startswith(_QUEUES) or new_finding.queue_offset is None:
             self.all.append(new_finding)
             return

@@ -56,7 +56,7 @@ class QueueMatch:
     Attributes:
         findings: of the whole split.
         lost: units that point into damage, by number of the damaged row: what was lost there.
-        doubtful: physical offsets of records whose head is wrong, by all that is known.
+        doubtful: physical offsets of records whose header is wrong, by all that is known.
         agrees: whether each message has its unit, and no unit says anything else.
     """
 
@@ -199,7 +199,7 @@ class QueueMatch:
         row: Any,
         unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]],
     ) -> Finding | None:
-        """What is wrong with a unit that points to the begin of a good message."""
+        """What is wrong with a unit that points to the start of a good message."""
         unit, queue = mismatch.unit, mismatch.queue
         if mismatch.entry < 0 or (not queue.is_batch and mismatch.queue_offset != mismatch.place):
             if int(unit["record_size"]) == int(row["size"]) and self._blames_record(mismatch, row, unmatched):
@@ -266,7 +266,7 @@ class QueueMatch:
     def _blames_record(
         self, mismatch: Mismatch, row: Any, unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]]
     ) -> bool:
-        """Whether the log itself says that the unit is right and the record's head is not; see `queue_sequence`.
+        """Whether the log itself says that the unit is right and the record's header is not; see `queue_sequence`.
 
         The record's own missing entry is settled with it.
         """
@@ -287,7 +287,7 @@ class QueueMatch:
         return True
 
     def _of_no_message(self, mismatch: Mismatch, row: Any) -> Finding | None:
-        """What is wrong with a unit that points to anything but the begin of a good message."""
+        """What is wrong with a unit that points to anything but the start of a good message."""
         offset = int(mismatch.unit["physical_offset"])
         if row["verdict"] == Verdict.STALE:
             return self._finding(mismatch, "consumequeue.stale-unit", f"points to {self.lookup.describe(row)}")

@@ -1,7 +1,7 @@
 """The order of queue offsets in the log: which ones are missing between good records, and which record is out of order.
 
 A broker numbers the messages of each queue one by one as it writes them, so that good records stand in runs of
-consecutive queue offsets. What breaks a run is damage, or a head that says what it should not.
+consecutive queue offsets. What breaks a run is damage, or a header that says what it should not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STRETCHES_MAX: Final = 1 << 20
 """Stretches that are kept; a log that has more of them has no order to learn from."""
 
 CANDIDATES_MAX: Final = 1000
-"""Strays between two neighbours of a queue among which the right one is looked for."""
+"""Strays between two neighbors of a queue among which the right one is looked for."""
 WRONG_BYTES_MAX: Final = 2
 """Bytes of a topic that are believed to be damaged where all else speaks for another topic."""
 SURE: Final = 1 << 80
@@ -37,7 +37,7 @@ DamagedBetween = Callable[[int, int], int]
 class MissingRun(NamedTuple):
     """Queue offsets [first, first + length) that no good record has, though good ones lie on both sides of them.
 
-    They were written between the physical offsets `behind` and `before`; by records of other topics that name this
+    They were written between the physical offsets `after` and `before`; by records of other topics that name this
     queue beside their own, if `is_further`.
     """
 
@@ -189,7 +189,7 @@ class QueueOrder:
 
 
 def _in_order(queue_runs: list[QueueRun]) -> list[QueueRun]:
-    """The runs, of which in log order none begins before the one in front of it ends, that hold most records."""
+    """The runs, of which in log order none begins before the one before it ends, that hold most records."""
     if all(one.end <= two.first for one, two in pairwise(queue_runs)):
         return queue_runs
     ends: list[int] = []
@@ -237,7 +237,7 @@ def _strays(
     """Single records that do not follow from what lies before them in their queue, or that have a queue to themselves.
 
     Args:
-        unexplained: places of records in front of which messages are missing, and nothing is damaged.
+        unexplained: places of records before which messages are missing, and nothing is damaged.
     """
     in_chain = set(map(id, chain))
     for each in queue_runs:
@@ -251,10 +251,10 @@ def _misplaced(
     strays: Sequence[tuple[int, int, TypedQueueKey]],
     damaged_between: DamagedBetween,
 ) -> list[MisplacedRecord]:
-    """Strays that lie where a missing message was written, and whose heads are off by a little.
+    """Strays that lie where a missing message was written, and whose headers are off by a little.
 
     Either the queue is another one, or the queue offset, where no damage stands between the stray and its neighbor. A
-    head in which both are wrong is not recognized. What damage can have held is not looked for in other queues.
+    header in which both are wrong is not recognized. What damage can have held is not looked for in other queues.
     """
     misplaced_records: list[MisplacedRecord] = []
     places = [place for place, _, _ in strays]
@@ -282,7 +282,7 @@ def _misplaced(
 def _fits(
     run: MissingRun, place: int, queue_offset: int, queue: TypedQueueKey, damaged_between: DamagedBetween
 ) -> int | None:
-    """The missing queue offset that a stray among the run's neighbours must have; None where that is none, or open."""
+    """The missing queue offset that a stray among the run's neighbors must have; None where that is none, or open."""
     if queue != run.queue:
         return queue_offset if run.has(queue_offset) and _is_near(queue, run.queue) else None
     in_front, behind = damaged_between(run.behind, place) > 0, damaged_between(place, run.before) > 0

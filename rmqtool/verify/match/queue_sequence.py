@@ -5,11 +5,11 @@ hidden or cut on the word of anything derived from the log: units, index, checkp
 contradicts such a record is wrong, and the queue is built again.
 
 A broker numbers the messages of each queue one by one. A record continues that sequence where the record of its queue
-in front of it or the one after it is the neighbor by number too, unless those two already follow each other without
+before it or the one after it is the neighbor by number too, unless those two already follow each other without
 it. A record is misplaced only if it does not, if the log itself lacks exactly one message of the other queue at this
 very place, with nothing damaged there that could have held it, and if one field explains it: the queue offset, or the
 topic or queue id. Damage is no objection where the record's own place is impossible: its neighbors follow each other
-without it, its queue offset is negative or greater than the bytes in front of it, or its topic is no UTF-8, as which
+without it, its queue offset is negative or greater than the bytes before it, or its topic is no UTF-8, as which
 brokers encode all topics. The unit only tells which of the log's gaps the record fills; it never makes a gap. Records
 without a unit are judged by the log's order alone (`misplaced`).
 
@@ -28,7 +28,7 @@ class Neighbors(NamedTuple):
     """What the log has of one queue around a physical offset, a record there left out.
 
     Attributes:
-        end_before: the queue offset after the nearest record in front; None where none is known.
+        end_before: the queue offset after the nearest record before; None where none is known.
         start_after: the queue offset of the nearest record after it; None where none is known.
         is_damaged: whether something between the two cannot be read, or a tombstone was put there or is one of them.
     """
@@ -82,7 +82,7 @@ def is_misplaced(
         claimed: around the record in the queue that has a unit for it.
         claim: the queue offsets [first, end) which that unit gives it.
         is_text: whether the topic that the record names is UTF-8.
-        bytes_before: how many bytes of log were ever written in front of the record.
+        bytes_before: how many bytes of log were ever written before the record.
     """
     if is_text and own.is_continued_by(*place):
         return False

@@ -94,9 +94,9 @@ class RecordPlaces:
         return own != name or claim > own_claim or not self._has_another_for(name, claim[0], row)
 
     def _has_another_for(self, name: TypedQueueKey, queue_offset: int, row: Any) -> bool:
-        """Whether a record in front of one has a head that is off by one field from a message its queue lacks.
+        """Whether a record before one has a header that is off by one field from a message its queue lacks.
 
-        Then that head is wrong, and what follows in the queue is right.
+        Then that header is wrong, and what follows in the queue is right.
         """
         rows = self._lookup.rows[: self._lookup.index_at(int(row["physical_offset"]))]
         good = self._sound[: len(rows)] & (rows["queue_offset"] == queue_offset)
@@ -202,7 +202,7 @@ class RecordPlaces:
     def _in_chunk(
         self, name: TypedQueueKey, physical_offset: int
     ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-        """Physical offset of the record in front, with the queue offset after it; and of the next one, with its own."""
+        """Physical offset of the record before, with the queue offset after it; and of the next one, with its own."""
         entries = self._expected.get(name)
         if entries is None:
             return None, None

@@ -68,7 +68,7 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
         findings.append(
             _of_message(context, lookup, number, "commitlog.tombstone", "a record that replaces a lost message")
         )
-    # A half message lies in front of the record that ends its transaction; the other numbers come from clients,
+    # A half message lies before the record that ends its transaction; the other numbers come from clients,
     # which may send anything.
     impossible = ((prepared < 0) | (prepared > rows["physical_offset"][lookup.messages])) & ~tombstones
     for number in lookup.messages[impossible][:IMPLAUSIBLE_MAX].tolist():
@@ -93,7 +93,7 @@ def _of_message(
 def batch_offset_findings(
     context: VerifyContext, lookup: RowsLookup, expected: Iterable[QueueEntries]
 ) -> list[Finding]:
-    """Records of batch queues whose head has another queue offset than their own property, which goes into the queue.
+    """Records of batch queues whose header has another queue offset than their own property, which goes into the queue.
 
     A broker writes the same number to both (`BatchConsumeQueue#assignQueueOffset`), and dispatches by the property.
     """
@@ -112,10 +112,10 @@ def batch_offset_findings(
 
 
 def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) -> list[Finding]:
-    """Records whose store time does not fit between their neighbours'.
+    """Records whose store time does not fit between their neighbors'.
 
     Args:
-        before_ms: store time of the record in front of the chunk; 0 without one.
+        before_ms: store time of the record before the chunk; 0 without one.
     """
     times = lookup.rows["store_timestamp_ms"][lookup.messages]
     if not len(times):
@@ -146,7 +146,7 @@ def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) ->
 
 
 def _rises_from(times: Array, index: int) -> bool:
-    """Whether the record at `index` is no exception: what follows goes on from it, below the one before it."""
+    """Whether the record at `index` is no exception: what follows continues from it, below the one before it."""
     return index + 1 < len(times) and bool(times[index] <= times[index + 1] < times[index - 1])
 
 
@@ -242,7 +242,7 @@ _BLOCK: Final = 1 << 20
 def are_copies(context: VerifyContext, walk: Walk, start: int, end: int) -> bool:
     """Whether the log's last bytes, at physical offsets [start, end), are records that stand elsewhere in it.
 
-    They may be cut: zeros in their ends, after the head, count as what did not arrive.
+    They may be cut: zeros in their ends, after the header, count as what did not arrive.
     """
     split = walk.split
     position, data_end = start - split.physical_offset, end - split.physical_offset

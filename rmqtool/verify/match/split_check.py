@@ -120,7 +120,7 @@ def merge_parts(parts: Sequence[PartResult], walk: Walk, context: VerifyContext)
 
 
 def _settle(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
-    """What only the end of a file tells: whether its last record is whole, and what is untouched behind it."""
+    """What only the end of a file tells: whether its last record is whole, and what is untouched after it."""
     if not walk.split.more_follows:
         _check_last(walk, context, result)
         _check_tail(walk, context, result)
@@ -231,7 +231,7 @@ def _count(lookup: RowsLookup, result: SplitResult) -> None:
         unseen = messages[~has_unit | (column["prepared_transaction_offset"][messages] == TOMBSTONE)]
         if len(unseen):
             result.last_unseen = int(column["physical_offset"][unseen[-1]])
-    # Behind the log's end nothing counts; a blank reaches to the file's.
+    # After the log's end nothing counts; a blank reaches to the file's.
     counted = np.flatnonzero(column["verdict"] != Verdict.STALE)
     if counted.size:
         behind = rows[counted[-1]]

@@ -1,4 +1,4 @@
-"""Records that were not dispatched yet and whose heads the log's own order contradicts: no unit tells of them."""
+"""Records that were not dispatched yet and whose headers the log's own order contradicts: no unit tells of them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Counter:
         self._ends = list(accumulate((end for _, end in ranges), max))
 
     def between(self, behind: int, before: int) -> int:
-        """How many ranges begin in front of `before`, of which one ends after `behind`; 0 where none does."""
+        """How many ranges begin before `before`, of which one ends after `after`; 0 where none does."""
         count = bisect_left(self._starts, before)
         return count if count and self._ends[count - 1] > behind else 0
 
@@ -103,7 +103,7 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
         if undispatched:
             yield _repeated_finding(context, name, undispatched)
     for run in empty[:_RUNS_MAX]:
-        # Of messages in front of a queue's first unit the queue's own files tell.
+        # Of messages before a queue's first unit the queue's own files tell.
         if run.before > 0 and not run.queue[0].startswith(_FURTHER):
             yield _missing_finding(context, run)
 
@@ -117,7 +117,7 @@ def _dispatched(context: VerifyContext, name: TypedQueueKey) -> Iterator[QueueRu
 
 
 def record_off_by_one(log: Log, misplaced: MisplacedRecord) -> Record | None:
-    """The record, where its own head is what puts it out of order; others may be named beside its queue."""
+    """The record, where its own header is what puts it out of order; others may be named beside its queue."""
     try:
         record = read_record(log, misplaced.physical_offset)
     except UnreadableError:

@@ -76,8 +76,8 @@ class VerifyContext:
         order: the units of `queues`, where these are in a database.
         second: the same with the queues of the database, where a store has its queues in files too.
         newest_unit: physical offset of the newest record that any queue has a unit for; -1 without one.
-        dispatched_end: behind the begin of the last record that was dispatched, as far as queues and index show it.
-        live_end: behind the last record that is judged while a broker is running; None without one.
+        dispatched_end: after the start of the last record that was dispatched, as far as queues and index show it.
+        live_end: after the last record that is judged while a broker is running; None without one.
         live_ms: store time from which on a running broker's records, up to the end of a split, are not judged, for they
             may not be on the disk yet; None without one.
         unchecked_topics: topics whose messages need not be in a queue of their own.

@@ -168,9 +168,9 @@ class QueueMap:
     """A queue's files and units.
 
     Attributes:
-        units: where the units point to that count: neither filler nor dead, nor behind the queue's end.
-        end: place behind the last unit that counts; the first place of all where none does.
-        gaps: invalid units in front of `end`.
+        units: where the units point to that count: neither filler nor dead, nor after the queue's end.
+        end: place after the last unit that counts; the first place of all where none does.
+        gaps: invalid units before `end`.
         zero_files: files without any byte but zero.
         bad_files: what files of a wrong length lack; it is reported already.
         absent_files: what lies between files that do not follow each other; it is reported already.

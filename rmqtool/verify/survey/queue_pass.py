@@ -1,4 +1,4 @@
-"""Looks at the files of each queue alone: names, lengths, which units count, their order, what lies behind the end.
+"""Looks at the files of each queue alone: names, lengths, which units count, their order, what lies after the end.
 
 A file is read whole, 6 MB as a rule; the rest of the memory is that of `queue_map`.
 """
@@ -40,7 +40,7 @@ class QueuePass:
 
     Args:
         file_size: bytes of a full file of the queue.
-        log_file_size: bytes of a full commitlog file, for dead units are known by their place before its begin.
+        log_file_size: bytes of a full commitlog file, for dead units are known by their place before its start.
         log_minimum: first physical offset of the log.
         span: places [begin, end) that are looked at, where the rest was seen before or is still being written; None is
             all of them.
@@ -188,7 +188,7 @@ class QueuePass:
     def _take_counting(self, place: int, units: Array) -> None:
         offsets = units["physical_offset"].astype(np.int64)
         if self._invalid_since_end and self._end >= 0 and (self._in_stale or offsets[0] <= self._last_offset):
-            # Behind an invalid unit, and older than those before it: what a cut has left.
+            # After an invalid unit, and older than those before it: what a cut has left.
             self._in_stale = True
             self._stale.append((place, place + len(units)))
             return

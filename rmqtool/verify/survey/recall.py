@@ -19,7 +19,7 @@ from rmqtool.verify.survey.queue_map import Open
 
 Result_co = TypeVar("Result_co", covariant=True)
 UNKNOWN: Final = None
-"""In the place of terms: nothing is recalled, and nothing kept."""
+"""Instead of terms: nothing is recalled, and nothing kept."""
 
 
 class FilePass(Protocol[Result_co]):

@@ -22,8 +22,8 @@ class SplitResult:
     """Findings, counts, and what only all splits together can judge.
 
     Attributes:
-        begin, end: physical offsets of the first record, and behind the last record or bad range; records of an older
-            log, which lie behind the end, are in front of `scanned_end`.
+        begin, end: physical offsets of the first record, and after the last record or bad range; records of an older
+            log, which lie after the end, are before `scanned_end`.
         last_record: physical offset and store time of the last good record; None without one.
         first_timestamp_ms: store time of the first good record; 0 without one.
         missing_in_second: messages without a unit in the database of a store that has its queues in files too.
@@ -103,7 +103,7 @@ def _append(runs: list[Missing], run: Missing, last_runs: dict[TypedQueueKey, in
 
 
 def append_keys(runs: list[MissingKeys], run: MissingKeys) -> None:
-    """Add a run of missing entries; one that goes on where the chunk before ended is no other."""
+    """Add a run of missing entries; one that continues where the chunk before ended is no other."""
     if runs and runs[-1][4] and run[3]:
         first, _, count, from_begin, _ = runs[-1]
         runs[-1] = (first, run[1], count + run[2], from_begin, run[4])
