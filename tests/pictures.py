@@ -40,7 +40,7 @@ class Terminal(io.StringIO):
 
 
 def printed(command: str) -> str:
-    """What a command prints on a terminal, with its colours, run in a folder with the golden store that it names."""
+    """What a command prints on a terminal, with its colors, run in a folder with the golden store that it names."""
     words = shlex.split(command)
     out, err = Terminal(), io.StringIO()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

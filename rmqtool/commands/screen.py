@@ -26,7 +26,7 @@ class Screen:
 
     width: int
     table_width: int | None
-    colour: bool
+    color: bool
 
     @property
     def shows_all(self) -> bool:
@@ -38,23 +38,23 @@ def screen() -> Screen:
     """The screen of standard output: a terminal, or what the variable COLUMNS says; else a pipe or file."""
     is_terminal = sys.stdout.isatty()
     if not is_terminal and not os.environ.get("COLUMNS", "").isdecimal():
-        return Screen(_TEXT_WIDTH, None, colour=False)
+        return Screen(_TEXT_WIDTH, None, color=False)
     width = shutil.get_terminal_size((_TEXT_WIDTH, 24)).columns
-    colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Screen(width, width, colour)
+    color = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Screen(width, width, color)
 
 
 class ObjectLines(Protocol):
     """Makes the lines of a result for a screen."""
 
-    def __call__(self, result: dict[str, Any], width: int, *, colour: bool) -> Iterable[str]: ...
+    def __call__(self, result: dict[str, Any], width: int, *, color: bool) -> Iterable[str]: ...
 
 
 def show_object(result: dict[str, Any], lines_of: ObjectLines, form: ObjectFormat) -> None:
     """Print one result to standard output, as lines for a person or as JSON."""
     if form is ObjectFormat.TABLE:
-        here = screen()
-        text = "".join(f"{line}\n" for line in lines_of(result, here.width, colour=here.colour))
+        terminal = screen()
+        text = "".join(f"{line}\n" for line in lines_of(result, terminal.width, color=terminal.color))
     else:
         text = json_text(result, indent=2 if form is ObjectFormat.JSON else None) + "\n"
     sys.stdout.write(text)

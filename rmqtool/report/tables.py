@@ -34,13 +34,13 @@ class TableWriter:
     """
 
     def __init__(
-        self, stream: TextIO, width: int | None, *, colour: bool = False, fields: Sequence[str] | None = None
+        self, stream: TextIO, width: int | None, *, color: bool = False, fields: Sequence[str] | None = None
     ) -> None:
         self._stream = stream
         self._width = None if width is None else max(width, WIDTH_MIN)
         self._gap = 2 if width is None or width >= WIDE else 1
         self._kinds: dict[str, tuple[Column, ...] | None] = {}
-        self._colour = colour
+        self._colour = color
         self._fields = fields
         self._columns: tuple[Column, ...] = ()
         self._heading: tuple[Column, ...] | None = None

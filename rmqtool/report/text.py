@@ -80,15 +80,15 @@ def field_lines(name: str, text: str, name_width: int, width: int | None) -> Ite
         yield ((begin if number == 0 else " " * len(begin)) + line).rstrip()
 
 
-def styled(text: str, style: str, *, colour: bool) -> str:
+def styled(text: str, style: str, *, color: bool) -> str:
     """The text in a style (bad, good, open, bold), where the terminal shows colors."""
-    return f"{_STYLES[style]}{text}{_PLAIN}" if colour and style in _STYLES else text
+    return f"{_STYLES[style]}{text}{_PLAIN}" if color and style in _STYLES else text
 
 
-def headline(text: str, style: str, width: int, *, colour: bool) -> Iterator[str]:
+def headline(text: str, style: str, width: int, *, color: bool) -> Iterator[str]:
     """A verdict as the first lines of a screen."""
     for line in textwrap.wrap(text, width):
-        yield styled(line, style, colour=colour)
+        yield styled(line, style, color=color)
 
 
 def counted(count: int, noun: str) -> str:

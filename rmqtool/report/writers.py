@@ -138,7 +138,7 @@ def row_writer(
     fields: Sequence[str] | None = None,
     *,
     width: int | None = None,
-    colour: bool = False,
+    color: bool = False,
 ) -> RowWriter:
     """The writer of a form: table, json, jsonl or csv.
 
@@ -153,7 +153,7 @@ def row_writer(
     if form == "table":
         from rmqtool.report.tables import TableWriter
 
-        return TableWriter(stream, width, colour=colour, fields=fields)
+        return TableWriter(stream, width, color=color, fields=fields)
     writer = JsonWriter(stream) if form == "json" else JsonLinesWriter(stream)
     return writer if fields is None else _Selection(writer, fields)
 

@@ -2,7 +2,7 @@
 
 A file holds steps: a line `$ rmqtool ...`, a line of dashes, the output (lines of standard error begin with `! `), and
 `exit N`; an empty line ends a step, and lines that begin with `#` in front of a command say what it is about. Commands
-run in a folder in which the golden stores that they name lie. Width and colour are fixed; what differs from machine to
+run in a folder in which the golden stores that they name lie. Width and color are fixed; what differs from machine to
 machine stands as `...`.
 """
 
@@ -51,7 +51,7 @@ class Step:
 
 
 def rmqtool(*arguments: object) -> Ran:
-    """Run a command line as the console script does, at 80 columns, in UTC and without colour."""
+    """Run a command line as the console script does, at 80 columns, in UTC and without color."""
     with pytest.MonkeyPatch.context() as patch, _captured() as (out, err):
         patch.setenv("COLUMNS", str(WIDTH))
         patch.setenv("NO_COLOR", "1")

@@ -114,7 +114,7 @@ def _verify(view: StoreView, version: str, settings: Settings | None, options: V
     rows = [json.loads(json.dumps(each.as_json())) for each in found]
     judged = {"verdict": "inconsistent", "headline": "INCONSISTENT", "needs_decision": False}
     step = {"next_step": {"command": None, "reason": ""}}
-    shown = findings_lines(rows, summary.as_json() | judged | step, 80, colour=False, all_rows=True)
+    shown = findings_lines(rows, summary.as_json() | judged | step, 80, color=False, all_rows=True)
     assert all(line.isprintable() for line in shown), "what a file says reaches the terminal"
     tally.findings.update(summary.findings)
 

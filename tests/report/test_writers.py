@@ -101,10 +101,10 @@ def test_numbers_are_never_cropped() -> None:
     assert str((1 << 63) - 1) in written([message(physical_offset=(1 << 63) - 1)], width=80)
 
 
-def test_colour_is_only_there_when_asked_for() -> None:
+def test_color_is_only_there_when_asked_for() -> None:
     rows = [message(), bad_row(0, 1, "commitlog.hole")]
     assert "\x1b" not in written(rows, width=80)
-    assert written(rows, width=80, colour=True).count("\x1b[0m") == 2
+    assert written(rows, width=80, color=True).count("\x1b[0m") == 2
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -115,8 +115,8 @@ def evidence(
     if form is ObjectFormat.JSON:
         sys.stdout.write(json_text(_result(output, size, manifest), indent=2) + "\n")
         return
-    here = screen()
-    lines = evidence_lines(str(output), size, asdict(manifest), here.width, colour=here.colour)
+    terminal = screen()
+    lines = evidence_lines(str(output), size, asdict(manifest), terminal.width, color=terminal.color)
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 

@@ -264,10 +264,10 @@ def _made(path: Path, description: Description) -> dict[str, Any]:
 
 def _write(comparison_json: dict[str, Any], output: OutputFormat, messages: Messages) -> None:
     if output is OutputFormat.TABLE:
-        here = screen()
-        show_all = messages.verbose or here.shows_all
-        crops = not here.shows_all
-        for line in diff_lines(comparison_json, here.width, colour=here.colour, all_rows=show_all, crops=crops):
+        terminal = screen()
+        show_all = messages.verbose or terminal.shows_all
+        crops = not terminal.shows_all
+        for line in diff_lines(comparison_json, terminal.width, color=terminal.color, all_rows=show_all, crops=crops):
             sys.stdout.write(f"{line}\n")
     elif output is OutputFormat.JSON:
         sys.stdout.write(json_text(comparison_json, indent=2) + "\n")

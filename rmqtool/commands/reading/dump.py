@@ -160,11 +160,13 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
         messages.warn(problem)
     if not target.entries:
         messages.warn(f"{target.label}: no {target.kind} files; --type shows those of another kind")
-    here = screen()
+    terminal = screen()
     shares_line = sys.stdout.isatty()
     with (
         ends_unread(ExitCode.OK),
-        closing(row_writer(output, sys.stdout, known, chosen, width=here.table_width, colour=here.colour)) as writer,
+        closing(
+            row_writer(output, sys.stdout, known, chosen, width=terminal.table_width, color=terminal.color)
+        ) as writer,
         nullcontext() if ask.follow else messages.progress("dump", total=source.readable_bytes) as progress,
     ):
         left = ask.limit or sys.maxsize

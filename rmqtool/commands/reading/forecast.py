@@ -391,10 +391,12 @@ def _write(
     elif output is OutputFormat.JSON:
         sys.stdout.write(json_text({"forecasts": rows, **ending}, indent=2) + "\n")
     else:
-        here = screen()
+        terminal = screen()
         lines = (
-            forecast_lines(rows[0], ending, here.width, colour=here.colour, all_rows=all_rows or here.shows_all)
+            forecast_lines(
+                rows[0], ending, terminal.width, color=terminal.color, all_rows=all_rows or terminal.shows_all
+            )
             if is_one and rows
-            else comparison_lines(rows, ending, here.width, crops=not here.shows_all)
+            else comparison_lines(rows, ending, terminal.width, crops=not terminal.shows_all)
         )
         sys.stdout.writelines(f"{text}\n" for text in lines)

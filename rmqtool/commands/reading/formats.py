@@ -69,8 +69,8 @@ def formats(
 
 
 def _lines(declared: AnyFormat | None) -> Iterator[str]:
-    here = screen()
-    return list_lines(here.table_width) if declared is None else layout_lines(declared, max(here.width, 40))
+    terminal = screen()
+    return list_lines(terminal.table_width) if declared is None else layout_lines(declared, max(terminal.width, 40))
 
 
 def _schema(command: str, name: str | None) -> str:

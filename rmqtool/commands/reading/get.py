@@ -315,8 +315,8 @@ def _exit_code(store: Store, answer: dict[str, Any]) -> ExitCode:
 
 def _write(answer: dict[str, Any], output: OutputFormat, choice: BodyChoice) -> None:
     if output is OutputFormat.TABLE:
-        here = screen()
-        write_answer(answer, sys.stdout, here.table_width, colour=here.colour)
+        terminal = screen()
+        write_answer(answer, sys.stdout, terminal.table_width, color=terminal.color)
         return
     if output is OutputFormat.JSON:
         sys.stdout.write(json_text(answer, indent=2) + "\n")

@@ -75,13 +75,13 @@ def info(
         summary = summarize(opened.store, opened.rules)
         store_info = info_object(store, opened, summary, lock, command_line(store, store_options))
     if output is OutputFormat.TABLE:
-        here = screen()
+        terminal = screen()
         lines = summary_lines(
             store_info,
-            here.width,
-            colour=here.colour,
-            all_rows=messages.verbose or here.shows_all,
-            crops=not here.shows_all,
+            terminal.width,
+            color=terminal.color,
+            all_rows=messages.verbose or terminal.shows_all,
+            crops=not terminal.shows_all,
         )
         sys.stdout.writelines(f"{line}\n" for line in lines)
     else:

@@ -204,7 +204,7 @@ class _Output:
                 rows,
                 summary_json,
                 self._screen.width,
-                colour=self._screen.colour,
+                color=self._screen.color,
                 all_rows=self.messages.verbose or self._screen.shows_all,
             )
             sys.stdout.writelines(f"{line}\n" for line in lines)

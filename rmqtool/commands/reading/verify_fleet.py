@@ -74,11 +74,11 @@ def verify_fleet(request: FleetRequest, messages: Messages) -> ExitCode:
         raise UsageError("--conf is a Spark setting; it needs --master")
     from rmqtool.commands.reading.store_answers import StoreAnswers, by_store
 
-    here = screen()
-    all_rows = request.output is not OutputFormat.TABLE or messages.verbose or here.shows_all
+    terminal = screen()
+    all_rows = request.output is not OutputFormat.TABLE or messages.verbose or terminal.shows_all
     options = command_line(StoreLocation(None, ""), request.store_options).options
     maker = StoreAnswers(request.verify_options, options, all_rows)
-    writer = _writer(request.output, here)
+    writer = _writer(request.output, terminal)
     with _answers(request, maker, messages) as rows, ends_unread(ExitCode.UNREAD):
         for head, findings in by_store(rows):
             writer.add(head, findings)
@@ -229,13 +229,13 @@ class _Screens(_AnswerWriter):
             self._stream.write(f"== {escaped(head['store'])}\n{headline}\n\n")
             return
         here, counts = self._screen, {name: head[f"{name}s"] for name in ("error", "warning")}
-        lines = streamed_lines(findings, counts, head, here.width, colour=here.colour, all_rows=True)
+        lines = streamed_lines(findings, counts, head, here.width, color=here.color, all_rows=True)
         self._stream.write(f"== {escaped(head['store'])}\n")
         self._stream.writelines(f"{line}\n" for line in lines)
         self._stream.write("\n")
 
     def _finish(self, fleet: JsonRow) -> None:
-        writer = row_writer("table", self._stream, FIELDS, width=self._screen.table_width, colour=self._screen.colour)
+        writer = row_writer("table", self._stream, FIELDS, width=self._screen.table_width, color=self._screen.color)
         for row in self._table:
             writer.write(row)
         writer.close()

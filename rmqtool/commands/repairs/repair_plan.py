@@ -106,7 +106,7 @@ class _PlannedRun:
                 str(request.store),
                 self.run.opened.chosen,
                 terminal.width,
-                colour=terminal.colour,
+                color=terminal.color,
                 all_rows=terminal.shows_all,
             )
             sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -65,7 +65,7 @@ def search(
     choice = body_choice(BodyForm.NONE, BODY_LIMIT, raw=False, decode=decode)
     columns = (*SHOWN, *(DECODED_FROM if choice.fields else ()))
     options |= {"pattern": pattern, "pattern_in": where.value, "columns": ",".join(columns)}
-    shown = screen()
+    terminal = screen()
     bad = count = 0
     with ExitStack() as stack, ends_unread(ExitCode.OK):
         if reads_here(options, master, conf):
@@ -77,7 +77,7 @@ def search(
             frame = table_frame(session, options)
             rows = (row.asDict() for row in frame.toLocalIterator(prefetchPartitions=True))
         fields = (*SHOWN, *choice.fields)
-        writer = row_writer(output.value, sys.stdout, fields, width=shown.table_width, colour=shown.colour)
+        writer = row_writer(output.value, sys.stdout, fields, width=terminal.table_width, color=terminal.color)
         for row in rows:
             if row["finding"] is not None:
                 bad += 1

@@ -50,7 +50,7 @@ def stats(
     fields = figures_of.fields(by)
     options["columns"] = ",".join(figures_of.columns(by))
     bad = None
-    shown = screen()
+    terminal = screen()
     if reads_here(options, master, conf):
         from rmqtool.pipeline.stores import read_messages
 
@@ -60,7 +60,7 @@ def stats(
             from rmqtool.pipeline.frames import table_frame
 
             rows = list(figures_of.figures(table_frame(session, options), by))
-    writer = row_writer(output.value, sys.stdout, fields, width=shown.table_width, colour=shown.colour)
+    writer = row_writer(output.value, sys.stdout, fields, width=terminal.table_width, color=terminal.color)
     for row in rows:
         if isinstance(row, figures_of.BadRanges):
             bad = row

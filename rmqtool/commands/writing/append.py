@@ -269,8 +269,8 @@ def _report(
     Args:
         only_refused: write no row of the others.
     """
-    here = screen()
-    rows = row_writer(output, sys.stdout, fields, width=here.table_width, colour=here.colour)
+    terminal = screen()
+    rows = row_writer(output, sys.stdout, fields, width=terminal.table_width, color=terminal.color)
     refused = 0
     try:
         for group in results:

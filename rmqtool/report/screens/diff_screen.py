@@ -36,7 +36,7 @@ _RELATIONS: Final = {
 
 
 def diff_lines(
-    comparison: JsonObject, width: int, *, colour: bool = False, all_rows: bool = False, crops: bool = True
+    comparison: JsonObject, width: int, *, color: bool = False, all_rows: bool = False, crops: bool = True
 ) -> Iterator[str]:
     """The lines of the screen.
 
@@ -52,7 +52,7 @@ def diff_lines(
         style, text = "good", _equal(comparison)
     else:
         style, text = "open", f"NOT FULLY CHECKED: {_equal(comparison)} The rest was not compared, see below."
-    yield from headline(text, style, width, colour=colour)
+    yield from headline(text, style, width, color=color)
     yield ""
     step = comparison["next_step"]
     if not comparison["equal"] or comparison["verdict"] != "ok":

@@ -29,7 +29,7 @@ Where `is_redacted` is true, bodies, keys, tags and property values are replaced
 """
 
 
-def evidence_lines(path: str, size: int, manifest: JsonObject, width: int, *, colour: bool = False) -> Iterator[str]:
+def evidence_lines(path: str, size: int, manifest: JsonObject, width: int, *, color: bool = False) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
@@ -38,7 +38,7 @@ def evidence_lines(path: str, size: int, manifest: JsonObject, width: int, *, co
     is_same = manifest["is_whole"] and not manifest["differences"]
     has_ranges = any(file["ranges"] for file in manifest["files"])
     text = f"Wrote {escaped(path)} ({size_text(size)})."
-    yield from headline(text, "good", width, colour=colour)
+    yield from headline(text, "good", width, color=color)
     yield ""
     yield from labelled("Store", escaped(manifest["store"]), width)
     yield from labelled("Verdict", manifest["verdict"].upper().replace("-", " "), width)

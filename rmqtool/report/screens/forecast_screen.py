@@ -14,7 +14,7 @@ _COLUMNS: Final = ("Version", "Starts", "Lost", "Repeats", "Damage", "Unindexed"
 
 
 def forecast_lines(
-    forecast: JsonObject, ending: JsonObject, width: int, *, colour: bool = False, all_rows: bool = False
+    forecast: JsonObject, ending: JsonObject, width: int, *, color: bool = False, all_rows: bool = False
 ) -> Iterator[str]:
     """The screen for one version.
 
@@ -26,7 +26,7 @@ def forecast_lines(
     width = max(width, 60)
     rows_max = None if all_rows else LISTED_MAX
     style, text = _verdict(forecast, ending)
-    yield from headline(text, style, width, colour=colour)
+    yield from headline(text, style, width, color=color)
     yield ""
     yield from _next(ending, width)
     yield from labelled("Start", _start(forecast), width)

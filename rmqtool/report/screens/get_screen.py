@@ -27,15 +27,15 @@ _WIDTH = 80
 """Columns of sentences in a pipe."""
 
 
-def write_answer(answer: JsonObject, stream: TextIO, width: int | None, *, colour: bool = False) -> None:
+def write_answer(answer: JsonObject, stream: TextIO, width: int | None, *, color: bool = False) -> None:
     """Write an answer as `get --format json` has it, for a person."""
     numbers = [f"{text} {answer[name]}" for name, text in _LABELS.items() if answer.get(name) is not None]
     numbers.append(f"from the {answer['source']}")
-    status = f"{_BOLD}{answer['status']}{_PLAIN}" if colour else answer["status"]
+    status = f"{_BOLD}{answer['status']}{_PLAIN}" if color else answer["status"]
     stream.write(f"{status}  {', '.join(numbers)}\n")
     if answer["messages"]:
         stream.write("\n")
-        _write_messages(answer["messages"], stream, width, colour=colour)
+        _write_messages(answer["messages"], stream, width, color=color)
     for disagreement in answer["disagreements"]:
         stream.write("\n")
         text = disagreement["message"][:1].upper() + disagreement["message"][1:]
@@ -44,18 +44,18 @@ def write_answer(answer: JsonObject, stream: TextIO, width: int | None, *, colou
             stream.write(f"Repair: {escaped(disagreement['command'])}\n")
 
 
-def _write_messages(messages: Sequence[dict[str, Any]], stream: TextIO, width: int | None, *, colour: bool) -> None:
+def _write_messages(messages: Sequence[dict[str, Any]], stream: TextIO, width: int | None, *, color: bool) -> None:
     """One message field by field, several as a table."""
     if len(messages) == 1 and messages[0]["type"] == "message":
-        _write_fields(messages[0], stream, width, colour=colour)
+        _write_fields(messages[0], stream, width, color=color)
         return
-    table = TableWriter(stream, width, colour=colour)
+    table = TableWriter(stream, width, color=color)
     for row in messages:
         table.write(row)
     table.close()
 
 
-def _write_fields(row: JsonObject, stream: TextIO, width: int | None, *, colour: bool) -> None:
+def _write_fields(row: JsonObject, stream: TextIO, width: int | None, *, color: bool) -> None:
     """Field under field; what may be long stands at the end."""
 
     def write(name: str, text: str, *, bad: bool = False) -> None:
@@ -72,7 +72,7 @@ def _write_fields(row: JsonObject, stream: TextIO, width: int | None, *, colour:
             continue
         if name.endswith("_timestamp_ms"):
             text = f"{text} ({row[name]})"
-        write(name, text, bad=colour and (name == "finding" or (name == "body_crc_ok" and not row[name])))
+        write(name, text, bad=color and (name == "finding" or (name == "body_crc_ok" and not row[name])))
     for name, value in row["properties"].items():
         write("property", f"{escaped(name)}: {escaped(value)}")
     if "properties_raw" in row:

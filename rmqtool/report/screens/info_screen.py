@@ -24,7 +24,7 @@ EVIDENCE_WIDTH: Final = 100
 
 
 def summary_lines(
-    store_info: JsonObject, width: int, *, colour: bool = False, all_rows: bool = False, crops: bool = True
+    store_info: JsonObject, width: int, *, color: bool = False, all_rows: bool = False, crops: bool = True
 ) -> Iterator[str]:
     """The lines of the screen.
 
@@ -34,7 +34,7 @@ def summary_lines(
         all_rows: every topic, file and problem, however many screens that takes.
         crops: whether names and lists of a table's row are cut to the width; not in a pipe.
     """
-    screen = _Screen(max(width, WIDTH_MIN), colour=colour, rows_max=None if all_rows else TOPICS_MAX, crops=crops)
+    screen = _Screen(max(width, WIDTH_MIN), color=color, rows_max=None if all_rows else TOPICS_MAX, crops=crops)
     yield escaped(str(store_info["store"]))
     yield from screen.verdict(store_info)
     yield ""
@@ -52,10 +52,10 @@ def summary_lines(
 class _Screen:
     """Lines of one width: a label on the left, text on the right that is wrapped and never cut."""
 
-    def __init__(self, width: int, *, colour: bool, rows_max: int | None, crops: bool) -> None:
+    def __init__(self, width: int, *, color: bool, rows_max: int | None, crops: bool) -> None:
         self._width = width
         self._row_width = width if crops else sys.maxsize
-        self._colour = colour
+        self._colour = color
         self._rows_max = rows_max
 
     def verdict(self, store_info: JsonObject) -> Iterator[str]:
@@ -64,10 +64,10 @@ class _Screen:
             _VERDICT_STYLES.get(store_info["verdict"], "bad"),
         )
         for number, line in enumerate(self._wrapped(store_info["headline"], self._width)):
-            yield styled(line[: len(words)], style, colour=self._colour) + line[len(words) :] if number == 0 else line
+            yield styled(line[: len(words)], style, color=self._colour) + line[len(words) :] if number == 0 else line
         title, text, style = _verdict(store_info)
         for number, line in enumerate(self._wrapped(f"{title}: {text}", self._width)):
-            yield styled(line[: len(title)], style, colour=self._colour) + line[len(title) :] if number == 0 else line
+            yield styled(line[: len(title)], style, color=self._colour) + line[len(title) :] if number == 0 else line
 
     def next_step(self, step: JsonObject) -> Iterator[str]:
         yield from self._lines("Next step", step["reason"])
@@ -75,7 +75,7 @@ class _Screen:
             # Never broken by us: it is there to be copied.
             command = escaped(step["command"])
             indent = LABEL if LABEL + columns_of(command) <= self._width else 0
-            yield " " * indent + styled(command, "bold", colour=self._colour)
+            yield " " * indent + styled(command, "bold", color=self._colour)
 
     def broker(self, store_info: JsonObject) -> Iterator[str]:
         version = store_info["broker_version"]
@@ -135,7 +135,7 @@ class _Screen:
         room = self._row_width - LABEL - topic_width - 22
         offsets = "queue: offsets" if room >= len("queue: offsets") else "offsets"
         titles = f"{'':<{LABEL}}{'topic':<{topic_width}}  {'messages':>10}  {'queues':>6}  {offsets}"
-        yield styled(titles, "bold", colour=self._colour)
+        yield styled(titles, "bold", color=self._colour)
         for topic in shown:
             rows = topics[topic]
             texts = [f"{row['queue_id']}: {_range(row)}" for row in sorted(rows, key=lambda row: row["queue_id"])]

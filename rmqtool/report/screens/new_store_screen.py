@@ -17,7 +17,7 @@ _REASONS: Final = {
 }
 
 
-def new_store_lines(result: JsonObject, width: int, *, colour: bool = False) -> Iterator[str]:
+def new_store_lines(result: JsonObject, width: int, *, color: bool = False) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
@@ -26,7 +26,7 @@ def new_store_lines(result: JsonObject, width: int, *, colour: bool = False) -> 
     style = "good" if result["complete"] else "bad"
     count = counted(result["messages"], "message")
     done = f"Would write {count} to" if result["dry_run"] else f"Wrote {count} to"
-    yield from headline(f"{done} {escaped(result['output'])}.", style, width, colour=colour)
+    yield from headline(f"{done} {escaped(result['output'])}.", style, width, color=color)
     yield ""
     queues = result["queues"]
     for queue in queues[:QUEUES_MAX]:

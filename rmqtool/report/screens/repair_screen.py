@@ -29,7 +29,7 @@ _VERBS: Final = (
 
 
 def plan_lines(
-    plan: JsonObject, store: str, chosen: str, width: int, *, colour: bool = False, all_rows: bool = False
+    plan: JsonObject, store: str, chosen: str, width: int, *, color: bool = False, all_rows: bool = False
 ) -> Iterator[str]:
     """The lines of the screen.
 
@@ -40,7 +40,7 @@ def plan_lines(
     """
     width = max(width, 60)
     style, text = plan_verdict(plan)
-    yield from headline(text, style, width, colour=colour)
+    yield from headline(text, style, width, color=color)
     yield ""
     yield from labelled("Store", store, width)
     yield from labelled("Broker rules", f"{plan['broker_version']}, {chosen}", width)

@@ -22,7 +22,7 @@ _REASONS: Final = {
 }
 
 
-def replay_lines(result: JsonObject, width: int, *, colour: bool = False) -> Iterator[str]:
+def replay_lines(result: JsonObject, width: int, *, color: bool = False) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
@@ -31,7 +31,7 @@ def replay_lines(result: JsonObject, width: int, *, colour: bool = False) -> Ite
     total = sum(result["sent"].values())
     done = "Would send" if result["dry_run"] else "Sent"
     style = "good" if result["complete"] else "bad"
-    yield from headline(f"{done} {counted(total, 'message')} to {escaped(result['to'])}.", style, width, colour=colour)
+    yield from headline(f"{done} {counted(total, 'message')} to {escaped(result['to'])}.", style, width, color=color)
     yield ""
     topics = sorted(result["sent"].items())
     for topic, count in topics[:TOPICS_MAX]:

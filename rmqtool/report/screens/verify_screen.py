@@ -21,7 +21,7 @@ _INDENT: Final = "    "
 
 
 def findings_lines(
-    findings: Sequence[JsonObject], summary: JsonObject, width: int, *, colour: bool, all_rows: bool
+    findings: Sequence[JsonObject], summary: JsonObject, width: int, *, color: bool, all_rows: bool
 ) -> Iterator[str]:
     """The lines of the screen.
 
@@ -31,7 +31,7 @@ def findings_lines(
         all_rows: every finding, however many there are.
     """
     counts = Counter(finding["severity"] for finding in findings)
-    return streamed_lines(findings, counts, summary, width, colour=colour, all_rows=all_rows)
+    return streamed_lines(findings, counts, summary, width, color=color, all_rows=all_rows)
 
 
 def streamed_lines(
@@ -40,7 +40,7 @@ def streamed_lines(
     summary: JsonObject,
     width: int,
     *,
-    colour: bool,
+    color: bool,
     all_rows: bool,
 ) -> Iterator[str]:
     """The same of findings that are read once, as lines are asked for; an object of type `more` stands for several.
@@ -51,7 +51,7 @@ def streamed_lines(
     width = max(width, 60)
     worst = next((name for name in ("error", "warning") if counts.get(name)), None)
     worst = worst or (None if summary["verdict"] == "ok" else "warning")
-    yield from _wrapped(styled(verdict(counts, summary), _STYLES[worst], colour=colour), width, "")
+    yield from _wrapped(styled(verdict(counts, summary), _STYLES[worst], color=color), width, "")
     for file, of_file in groupby(findings, key=lambda finding: finding["file"]):
         yield ""
         yield escaped(file)
@@ -60,7 +60,7 @@ def streamed_lines(
             if finding.get("type") == MORE:
                 left_out += finding["count"]
             elif all_rows or number < PER_FILE_MAX:
-                yield from _finding(finding, width, colour=colour)
+                yield from _finding(finding, width, color=color)
             else:
                 left_out += 1
         if left_out:
@@ -98,8 +98,8 @@ def checked(summary: JsonObject) -> str:
     return text + (f"; {size_text(left_out)} were left out." if left_out else ".")
 
 
-def _finding(finding: JsonObject, width: int, *, colour: bool) -> Iterator[str]:
-    sign = styled(_SIGNS[finding["severity"]], _STYLES[finding["severity"]], colour=colour)
+def _finding(finding: JsonObject, width: int, *, color: bool) -> Iterator[str]:
+    sign = styled(_SIGNS[finding["severity"]], _STYLES[finding["severity"]], color=color)
     place = finding["physical_offset"] if finding["physical_offset"] is not None else finding["file_position"]
     where = f" at {place}" if place is not None else ""
     yield f"  {sign} {finding['id']}{where}"

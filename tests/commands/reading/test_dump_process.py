@@ -1,4 +1,4 @@
-"""`dump` as a process: a pipe that closes, ^C while following, no colour in a pipe, and a first row without waiting."""
+"""`dump` as a process: a pipe that closes, ^C while following, no color in a pipe, and a first row without waiting."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_following_ends_on_interrupt(tmp_path: Path) -> None:
     assert (out, errors) == ("", "rmqtool: interrupted; the store was not changed\n")
 
 
-def test_a_pipe_gets_no_colour_and_a_narrow_terminal_a_whole_table(golden: Unpacked) -> None:
+def test_a_pipe_gets_no_color_and_a_narrow_terminal_a_whole_table(golden: Unpacked) -> None:
     ran = subprocess.run(
         [*COMMAND, golden("5.5.0-bodies"), "--body", "text"],
         env={**ENVIRONMENT, "COLUMNS": "20"},

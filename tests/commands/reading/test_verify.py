@@ -277,6 +277,6 @@ def test_many_findings_of_a_file_are_counted() -> None:
     summary = {"complete": True, "checked": amounts, "left_out_bytes": 0, "not_looked_at": []}
     summary |= {"verdict": "inconsistent", "headline": "INCONSISTENT", "needs_decision": False}
     summary |= {"next_step": {"command": None, "reason": ""}}
-    shown = [list(findings_lines(rows, summary, 80, colour=False, all_rows=every)) for every in (False, True)]
+    shown = [list(findings_lines(rows, summary, 80, color=False, all_rows=every)) for every in (False, True)]
     assert [sum("index.bad-entry" in line for line in screen) for screen in shown] == [20, 50]
     assert ["... and 30 more (--verbose shows all)" in "".join(screen) for screen in shown] == [True, False]

@@ -23,8 +23,8 @@ window.alert = () => {{ document.title = "ran"; }};
 document.getElementById("page").addEventListener("load", (event) => {{
   const page = event.target.contentDocument;
   const bars = [...page.querySelectorAll("rect")].filter((bar) => bar.getBoundingClientRect().width > 0);
-  const colour = page.defaultView.getComputedStyle(page.querySelector("h1")).fontSize;
-  document.title = [page.documentElement.scrollWidth, bars.length, page.scripts.length, colour].join(" ");
+  const size = page.defaultView.getComputedStyle(page.querySelector("h1")).fontSize;
+  document.title = [page.documentElement.scrollWidth, bars.length, page.scripts.length, size].join(" ");
 }});
 </script></body>"""
 
