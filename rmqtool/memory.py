@@ -67,9 +67,9 @@ class MemoryBudget:
         """Bytes that one of so many users of the free memory may hold; never more than its default."""
         return default if self.free is None else min(default, self.free // parts)
 
-    def threads(self, most: int, each: int) -> int:
+    def threads(self, most: int, bytes_each: int) -> int:
         """How many threads of so many bytes each fit into half of the free memory; at least one."""
-        return most if self.free is None else max(1, min(most, self.free // 2 // each))
+        return most if self.free is None else max(1, min(most, self.free // 2 // bytes_each))
 
 
 @dataclass

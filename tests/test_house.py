@@ -21,7 +21,7 @@ ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 # A word that says nothing about what a thing is. The two verbs are banned where they are the verb: `process_records`
 # says nothing, but `broker_process` is a noun with a meaning.
-EMPTY_VARIABLES = {"found", "made", "said", "taken", "wanted"}
+EMPTY_VARIABLES = {"each", "found", "made", "said", "taken", "wanted"}
 EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "manager", "managers"}
 EMPTY_VERBS = {"process", "handle", "processor", "handler"}
 

@@ -68,16 +68,16 @@ class FileBlocks:
                 held.append(kept_rows)
                 self.totals.unreadable_bytes += unreadable_bytes(rows)
                 continue
-            for each in held:
-                yield from self._take(each)
+            for waiting in held:
+                yield from self._take(waiting)
             held.clear()
             self.totals.add_topics(topic_totals(rows, batch.topics, digests.identity + digests.content))
             yield from self._take(kept_rows)
-        for each in held:
+        for waiting in held:
             if self._walk.split.more_follows:
-                yield from self._take(each)
+                yield from self._take(waiting)
             else:
-                self.totals.tail_bytes += int(each["size"].sum(dtype=np.int64))
+                self.totals.tail_bytes += int(waiting["size"].sum(dtype=np.int64))
         yield from self._cut()
 
     def _rows(self, batch: Batch, rows: Array, digests: Digests) -> Array:

@@ -40,10 +40,10 @@ class RangeList:
 
     def add_rows(self, *rows: Array) -> None:
         """Add the places of rows, given in any order."""
-        begins = np.concatenate([each["physical_offset"] for each in rows])
+        begins = np.concatenate([row["physical_offset"] for row in rows])
         if not begins.size:
             return
-        ends = begins + np.concatenate([each["size"] for each in rows])
+        ends = begins + np.concatenate([row["size"] for row in rows])
         order = np.argsort(begins, kind="stable")
         begins, ends = begins[order], np.maximum.accumulate(ends[order])
         starts = np.flatnonzero(np.concatenate([[True], begins[1:] > ends[:-1]]))

@@ -118,7 +118,7 @@ def compare(
             whole.merge(outcome)
             done += part.size
             if on_progress is not None:
-                on_progress(done, sum(each.size for each in parts))
+                on_progress(done, sum(part.size for part in parts))
         messages: dict[Kind, Differences] | None = None
         if has_rows:
             messages = join(spill, pairs, options.limit)
@@ -149,8 +149,8 @@ def _comparison(
     messages: dict[Kind, Differences] | None,
 ) -> Comparison:
     totals = a.totals or whole.totals[0], b.totals or whole.totals[1]
-    begin = max((each.begin for each in totals if each.begin is not None), default=0)
-    end = min((each.end if each.end is not None else begin for each in totals), default=begin)
+    begin = max((total.begin for total in totals if total.begin is not None), default=0)
+    end = min((total.end if total.end is not None else begin for total in totals), default=begin)
     differing = whole.differing.within(begin, end)
     relation = _relation(totals, begin, end, differing)
     logs_differ = relation is not Relation.EQUAL

@@ -119,8 +119,8 @@ def compare_range(
         if isinstance(here, StoreLog) and isinstance(there, StoreLog) and len(part.here) == len(part.there) == 1:
             totals = here.equal_file(part.here[0], there, part.there[0])
             if totals is not None:
-                for each in outcome.totals:
-                    each.merge(totals)
+                for total in outcome.totals:
+                    total.merge(totals)
                 return outcome
         merge = LogMerge(sink)
         streams = [

@@ -59,7 +59,9 @@ class Answers:
                 yield f"forecast of {version}"
 
     def _by_version(self) -> dict[str, dict[str, Any] | str]:
-        forecasts: dict[str, dict[str, Any] | str] = {each.broker_version: each.as_json() for each in self.forecasts}
+        forecasts: dict[str, dict[str, Any] | str] = {
+            forecast.broker_version: forecast.as_json() for forecast in self.forecasts
+        }
         return {**forecasts, **self.failures}
 
 

@@ -137,7 +137,7 @@ def parse_answers(raw: bytes) -> RecordedAnswers:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BundleError(f"has answers with a wrong field: {error}") from error
     known = {"records", "bytes", "units", "entries"}
-    if answers.verify.checked.keys() != known or any(each.id not in BY_ID for each in answers.verify.listed):
+    if answers.verify.checked.keys() != known or any(finding.id not in BY_ID for finding in answers.verify.listed):
         raise BundleError("has answers with amounts or findings that this rmqtool does not know")
     if not {answers.verify.exit_code, answers.forecast.exit_code} <= set(EXIT_CODES):
         raise BundleError("has answers with an exit code that these commands do not have")

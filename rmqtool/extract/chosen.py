@@ -131,7 +131,7 @@ class ChosenRecords:
         rows = rows[np.isin(rows["physical_offset"], list(waiting))] if len(rows) else rows
         if len(rows):
             stored = DumpedMessages(batch, rows, rules, BodyChoice()).properties
-            self.left_out[WAITING] += sum(self.choice.takes(each.get(properties.REAL_TOPIC, "")) for each in stored)
+            self.left_out[WAITING] += sum(self.choice.takes(values.get(properties.REAL_TOPIC, "")) for values in stored)
 
     def _of_batch(self, batch: Batch, rows: Any, label: str) -> Iterator[ChosenRecord]:
         names = [decode_java_utf8(raw) for raw in batch.topics]

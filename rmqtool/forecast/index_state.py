@@ -120,7 +120,7 @@ class IndexState:
             if entry.is_directory:
                 if self._rules.index_failure_stops_load:
                     self.why_not = f"{entry.path}: a directory in index/"
-                self._not_loaded = frozenset(each.path for each in entries[number:])
+                self._not_loaded = frozenset(later.path for later in entries[number:])
                 break
             if not entry.is_file:
                 continue

@@ -17,8 +17,8 @@ _TIME: Final = "store_time"
 
 def pushed(filters: Iterable[Any]) -> tuple[RowFilter, ...]:
     """What each filter that is understood asks for; all of them hold."""
-    row_filters = (_wanted(each) for each in filters)
-    return tuple(each for each in row_filters if each is not None)
+    row_filters = (_wanted(one) for one in filters)
+    return tuple(row_filter for row_filter in row_filters if row_filter is not None)
 
 
 def _wanted(asked: Any) -> RowFilter | None:

@@ -93,8 +93,8 @@ def _search(address: MasterAddress, absent: int, present: int, step: int, timing
         chosen = sorted({present - step * (1 + count * index // PROBES) for index in range(PROBES)} - {present})
         chosen = [physical_offset for physical_offset in chosen if physical_offset > absent] or [present - step]
         there = _has(address, chosen, timing, on_wait)
-        absent = max([absent, *(each for each in chosen if each not in there)])
-        present = min([present, *(each for each in there if each > absent)])
+        absent = max([absent, *(start for start in chosen if start not in there)])
+        present = min([present, *(start for start in there if start > absent)])
     return present
 
 
@@ -120,7 +120,7 @@ def _has(address: MasterAddress, physical_offsets: list[int], timing: Timing, on
                     if transfers[0].body:
                         there.add(physical_offset)
             if there:  # the log has no holes: whatever comes after is there too
-                for physical_offset in [each for each in waiting if each > min(there)]:
+                for physical_offset in [start for start in waiting if start > min(there)]:
                     waiting.pop(physical_offset).close()
                     there.add(physical_offset)
         if waiting:

@@ -21,7 +21,7 @@ def junit_text(store: str, findings: Sequence[Mapping[str, Any]], files: Sequenc
     """
     of_files = {file: list(group) for file, group in groupby(findings, key=lambda finding: str(finding["file"]))}
     names = sorted({*files, *of_files})
-    failed = {file for file, group in of_files.items() if any(each["severity"] in FAILING for each in group)}
+    failed = {file for file, group in of_files.items() if any(row["severity"] in FAILING for row in group)}
     suite = ElementTree.Element(
         "testsuite",
         name=f"rmqtool verify {escaped(store)}",

@@ -91,11 +91,11 @@ class RowBlock:
 
 def single_rows(rows: Iterable[DumpRow | RowBlock | None]) -> Iterator[DumpRow]:
     """Rows one by one, of blocks too; nothing for None."""
-    for each in rows:
-        if isinstance(each, RowBlock):
-            yield from each.rows()
-        elif each is not None:
-            yield each
+    for row in rows:
+        if isinstance(row, RowBlock):
+            yield from row.rows()
+        elif row is not None:
+            yield row
 
 
 class DecodedRecord(StoredBody, Protocol):

@@ -99,7 +99,7 @@ class Window:
             first = bisect_left(self.unreadable, start, key=lambda byte_range: byte_range[1])
             behind = bisect_right(self.unreadable, end, key=lambda byte_range: byte_range[0])
             touched = [(start, end), *self.unreadable[first:behind]]
-            self.unreadable[first:behind] = [(min(each[0] for each in touched), max(each[1] for each in touched))]
+            self.unreadable[first:behind] = [(min(part[0] for part in touched), max(part[1] for part in touched))]
 
 
 def last_data_end(source: ByteSource, start: int, end: int) -> int:

@@ -253,7 +253,7 @@ class LogDigest(Closable):
     def _chain(self, key: Hashable, walk: Walk) -> list[_Run]:
         """Runs that follow each other from the walk's start to the file's end; empty where there are none."""
         split, by_begin = walk.split, self._known(key)
-        same = [each for each in by_begin.values() if each.is_of(split)]
+        same = [known for known in by_begin.values() if known.is_of(split)]
         if same:
             return same if same[0].suits(walk) else []
         if not by_begin or split.anchor or split.end < split.source.size:

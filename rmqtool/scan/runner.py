@@ -63,5 +63,5 @@ class ThreadRunner:
                 while waiting:
                     yield waiting.popleft().result()
             finally:
-                for each in waiting:
-                    each.cancel()
+                for future in waiting:
+                    future.cancel()

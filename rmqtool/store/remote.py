@@ -211,7 +211,7 @@ class RemoteView:
                 for parent in _parents(name, base):
                     entries.setdefault(parent, Entry(parent, EntryKind.DIRECTORY))
         self._listed[base] = []
-        for entry in sorted(entries.values(), key=lambda each: each.path):
+        for entry in sorted(entries.values(), key=lambda one: one.path):
             self._listed.setdefault(entry.path.rpartition("/")[0], []).append(entry)
             if is_broker and entry.is_directory:
                 self._listed.setdefault(entry.path, [])

@@ -93,7 +93,7 @@ def verify_store(
 
 
 @dataclass(frozen=True)
-class _Queues:
+class _CheckedQueues:
     """Maps of a store's queues; `order` has their units by physical offset where they are in a database."""
 
     plain: Mapping[QueueKey, QueueMap]
@@ -199,15 +199,15 @@ class _Verifier:
         self._summary.complete = False
 
     def _say(self, new_findings: Iterable[Finding]) -> None:
-        for each in sorted(new_findings, key=lambda one: one.place):
-            known = replace(each, repair=REBUILD) if each.repair == RECOVER and self.store.has_dledger_log else each
+        for one in sorted(new_findings, key=lambda one: one.place):
+            known = replace(one, repair=REBUILD) if one.repair == RECOVER and self.store.has_dledger_log else one
             self._summary.add(known)
             self._doubts.add(known)
             if self._on_finding is not None:
                 self._on_finding(known)
 
     def _context(
-        self, configs: dict[str, ConfigFile], queues: _Queues, index: IndexFiles, second: _Queues | None
+        self, configs: dict[str, ConfigFile], queues: _CheckedQueues, index: IndexFiles, second: _CheckedQueues | None
     ) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
         batch = frozenset(map(topic_bytes, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
@@ -249,9 +249,9 @@ class _Verifier:
 
     # Queues and index alone
 
-    def _check_queues(self) -> _Queues:
+    def _check_queues(self) -> _CheckedQueues:
         database = self.store.queue_database
-        queues = self._check_database(database) if database else _Queues(self._check_queue_files(is_batch=False))
+        queues = self._check_database(database) if database else _CheckedQueues(self._check_queue_files(is_batch=False))
         return replace(queues, batch=self._check_queue_files(is_batch=True))
 
     def _check_queue_files(self, *, is_batch: bool) -> QueueMaps:
@@ -266,20 +266,20 @@ class _Verifier:
         self._seen_files += look.seen
         return maps
 
-    def _check_second_database(self) -> _Queues | None:
+    def _check_second_database(self) -> _CheckedQueues | None:
         """Check the database of a store with queues in files too; None without one that can be compared."""
         second = self.store.second_database if self._looks_beside else None
         queues = self._check_database(second) if second is not None else None
         return queues if queues is not None and queues.order is not None else None
 
-    def _check_database(self, database: QueueDatabase) -> _Queues:
+    def _check_database(self, database: QueueDatabase) -> _CheckedQueues:
         self._say(database_findings(database, self._log_start))
         self._summary.unit_count += sum(units.unit_count for units in database.units.values())
         end = self.store.commitlog[-1].end if self.store.commitlog else 0
         if database.failure is not None:
-            return _Queues({})
+            return _CheckedQueues({})
         order = LogOrder(database, self._log_start, end)
-        return _Queues(DatabaseQueues(database), order, dispatched=database.dispatched or 0)
+        return _CheckedQueues(DatabaseQueues(database), order, dispatched=database.dispatched or 0)
 
     def _check_index(self) -> IndexFiles:
         """Check each index file alone."""

@@ -180,7 +180,7 @@ class _Survey:
         versions = tuple(dict.fromkeys((*EXAMINED, opened.rules.version)))
         try:
             forecasts = forecasts_of(opened, versions, self._messages, self._digest, count_index=is_small)
-            own = [each for each in forecasts if each.broker_version == opened.rules.version]
+            own = [forecast for forecast in forecasts if forecast.broker_version == opened.rules.version]
             counted = own if opened.is_version_known else forecasts
             effects = BesideLog.of(opened)
             assessment = forecast_assessment(opened, self._line, counted, effects)
@@ -192,7 +192,8 @@ class _Survey:
             self._messages.warn(str(error))
             return [], str(error), []
         error_text = None if forecasts else "the start cannot be simulated on this store"
-        return [_forecast_json(each, is_small) for each in forecasts], error_text, [("forecast", assessment, step)]
+        rows = [_forecast_json(forecast, is_small) for forecast in forecasts]
+        return rows, error_text, [("forecast", assessment, step)]
 
     def _plans(self) -> list[dict[str, Any] | str]:
         """The plan of `recover --full --dry-run`, and that of `salvage` where damage inside the log needs it."""

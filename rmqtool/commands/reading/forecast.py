@@ -290,7 +290,7 @@ def forecast_assessment(
     """What forecasts come to; the worst of several counts."""
     store = opened.store
     begin = store.commitlog[0].start if store.commitlog else 0
-    counted_from = max((each.counted_from or 0 for each in forecasts), default=0)
+    counted_from = max((forecast.counted_from or 0 for forecast in forecasts), default=0)
     below = f"what lies below physical offset {counted_from} was not counted"
     inconsistent = [f"{finding.file}: {finding.message}" for finding in lost_configs(store, read_store_configs(store))]
     broken = _broken_database(store, opened.rules)
@@ -300,15 +300,15 @@ def forecast_assessment(
     inconsistent += [f"timer: {effect['brokers']}" for effect in effects.timer[:1]]
     inconsistent += [f"delay {effect['message']}: {effect['brokers']}" for effect in effects.wrong_delays[:1]]
     inconsistent += [f"compacted topics: {effect['brokers']}" for effect in effects.compaction[:1]]
-    if any(each.misplaces_new_messages for each in forecasts):
+    if any(forecast.misplaces_new_messages for forecast in forecasts):
         inconsistent.append("new messages are stored where the start after that loses them")
     return Assessment(
         log_missing=missing_log(store),
         unreadable=unreadable_files(store),
         reader=reader_command(store, line("forecast")),
-        start_failures={each.broker_version: each.why_not or "" for each in forecasts if not each.starts},
-        lost=max((each.lost.messages + each.messages_without_log for each in forecasts), default=0),
-        damaged=max((each.unnoticed_damage_count for each in forecasts), default=0),
+        start_failures={one.broker_version: one.why_not or "" for one in forecasts if not one.starts},
+        lost=max((forecast.lost.messages + forecast.messages_without_log for forecast in forecasts), default=0),
+        damaged=max((forecast.unnoticed_damage_count for forecast in forecasts), default=0),
         inconsistent="; ".join(inconsistent) or None,
         not_looked_at=(
             *unread_files(store, _looked_at(store, opened.rules)),
@@ -384,7 +384,7 @@ def _meets_damage(forecast: Forecast) -> bool:
 def _write(
     forecasts: Sequence[Forecast], ending: dict[str, Any], output: OutputFormat, *, all_rows: bool, is_one: bool
 ) -> None:
-    rows = [each.as_json() for each in forecasts]
+    rows = [forecast.as_json() for forecast in forecasts]
     if output is OutputFormat.JSONL:
         for row in (*rows, {"type": "summary", **ending}):
             sys.stdout.write(json_text(row) + "\n")
@@ -392,11 +392,8 @@ def _write(
         sys.stdout.write(json_text({"forecasts": rows, **ending}, indent=2) + "\n")
     else:
         terminal = screen()
-        lines = (
-            forecast_lines(
-                rows[0], ending, terminal.width, color=terminal.color, all_rows=all_rows or terminal.shows_all
-            )
-            if is_one and rows
-            else comparison_lines(rows, ending, terminal.width, crops=not terminal.shows_all)
-        )
+        lines = comparison_lines(rows, ending, terminal.width, crops=not terminal.shows_all)
+        if is_one and rows:
+            all_rows = all_rows or terminal.shows_all
+            lines = forecast_lines(rows[0], ending, terminal.width, color=terminal.color, all_rows=all_rows)
         sys.stdout.writelines(f"{text}\n" for text in lines)

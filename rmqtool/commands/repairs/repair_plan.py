@@ -100,14 +100,9 @@ class _PlannedRun:
     def show(self, plan_json: dict[str, Any]) -> None:
         request = self.run.request
         if request.output is OutputFormat.TABLE:
-            terminal = screen()
+            terminal, store, chosen = screen(), str(request.store), self.run.opened.chosen
             lines = plan_lines(
-                plan_json,
-                str(request.store),
-                self.run.opened.chosen,
-                terminal.width,
-                color=terminal.color,
-                all_rows=terminal.shows_all,
+                plan_json, store, chosen, terminal.width, color=terminal.color, all_rows=terminal.shows_all
             )
             sys.stdout.writelines(f"{line}\n" for line in lines)
             sys.stdout.flush()
@@ -316,9 +311,9 @@ def _repair_copy(planned: _PlannedRun, copy: Path, places: StorePaths) -> int:
 
 def _check_applied(planned: _PlannedRun, applied: Applied) -> int:
     """Check the repaired store, and say what was done; the exit code."""
-    request, messages, digest = planned.run.request, planned.run.messages, planned.run.digest
+    request, opened, messages = planned.run.request, planned.run.opened, planned.run.messages
+    digest = planned.run.digest
     messages.interrupted = f"the repair was made; rmqtool undo {request.store} rolls it back"
-    opened = planned.run.opened
     store = survey(opened.store.view, opened.store.settings, opened.store)
     if digest is not None:
         digest.know_again(applied.read_back)

@@ -102,7 +102,10 @@ def answers(
     door, ends = open_front_door(root, writer, look, settings, seed=request.seed)
     for group in groups:
         # A record that was dumped whole is stored as it was: no client sent it.
-        yield [writer.put(each) if isinstance(each, Message) and each.is_final else door.send(each) for each in group]
+        yield [
+            writer.put(message) if isinstance(message, Message) and message.is_final else door.send(message)
+            for message in group
+        ]
     for offset in request.reconsumed:
         yield [door.send_back(offset, request.group or "", request.level, request.retries_max)]
     if request.half_offsets:

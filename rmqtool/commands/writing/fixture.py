@@ -117,8 +117,8 @@ def check(
         directory, RECIPES[mark["recipe"]], mark["version"], [DAMAGES[name] for name in mark["damage"]]
     )
     rows = row_writer(output, sys.stdout, CHECK_FIELDS, width=screen().table_width)
-    for each in expectation.rows():
-        rows.write(each)
+    for row in expectation.rows():
+        rows.write(row)
     rows.close()
     if not expectation.is_kept:
         raise typer.Exit(ExitCode.FINDINGS)

@@ -44,7 +44,7 @@ def open_sources(roots: Sequence[Path], options: StoreOptions, messages: Message
         first = opened.store.commitlog[0]
         with closing(opened.store.view.open(first.path)) as source:
             sources.append((first_store_time_ms(source) or 0, root, opened))
-    return [(root, opened) for _, root, opened in sorted(sources, key=lambda each: each[0])]
+    return [(root, opened) for _, root, opened in sorted(sources, key=lambda one: one[0])]
 
 
 def make_store(

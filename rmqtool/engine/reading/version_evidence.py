@@ -70,7 +70,7 @@ def infer_version(store: Store) -> VersionRange | None:
                 continue
     fitting = [rules_for(version) for version in SUPPORTED]
     sentences: list[str] = []
-    for evidence in sorted(all_evidence, key=lambda each: not each.is_certain):
+    for evidence in sorted(all_evidence, key=lambda one: not one.is_certain):
         left = [rules for rules in fitting if evidence.fits(rules)]
         if left and len(left) < len(fitting):
             sentences.append(evidence.sentence)

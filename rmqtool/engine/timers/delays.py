@@ -118,10 +118,10 @@ def delay_levels(
     delivered = _delivered(reader, rows, whole=whole, on_progress=on_progress)
     return [
         DelayLevel(
-            each.queue.queue_id + 1, each.queue.min_queue_offset, each.queue.max_queue_offset,
-            stored.get(each.queue.queue_id + 1), each.first, times, each.skipped,
+            row.queue.queue_id + 1, row.queue.min_queue_offset, row.queue.max_queue_offset,
+            stored.get(row.queue.queue_id + 1), row.first, times, row.skipped,
         )
-        for each, times in zip(rows, delivered, strict=True)
+        for row, times in zip(rows, delivered, strict=True)
     ]  # fmt: skip
 
 
@@ -194,9 +194,9 @@ def _delivered(
     reader: Reader, rows: list[_Rows], *, whole: bool, on_progress: OnProgress | None
 ) -> list[NDArray[np.int64]]:
     """For each row when it was delivered. Of messages with one key the first ones in the log were."""
-    sizes = [len(each.hashes) for each in rows]
-    hashes = np.concatenate([np.empty(0, "i8"), *(np.array(each.hashes, "i8") for each in rows)])
-    positions = np.concatenate([np.empty(0, "i8"), *(np.array(each.positions, "i8") for each in rows)])
+    sizes = [len(row.hashes) for row in rows]
+    hashes = np.concatenate([np.empty(0, "i8"), *(np.array(row.hashes, "i8") for row in rows)])
+    positions = np.concatenate([np.empty(0, "i8"), *(np.array(row.positions, "i8") for row in rows)])
     times = np.where(hashes == 0, 0, NOT_DELIVERED)
     order = np.lexsort((positions, hashes))
     unique, firsts = np.unique(hashes[order], return_index=True)
@@ -219,7 +219,7 @@ def _log_hashes(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Hash and store time of messages in the log whose hash is one of those that are looked for."""
     hashes, times = array("q"), array("q")
-    sought, ends = set(known.tolist()), {each.queue.queue_id: each.queue.max_queue_offset for each in rows}
+    sought, ends = set(known.tolist()), {row.queue.queue_id: row.queue.max_queue_offset for row in rows}
     for batch, good in intact_messages(reader.store, "delayed messages", start, on_progress):
         if whole:
             demand_in_queue(batch, good, SCHEDULE_TOPIC, ends, "the delay offsets")

@@ -41,13 +41,13 @@ class DatabaseSplit:
         names = sorted(
             (topic, queue_id)
             for topic, queue_id in database.names
-            if all(each.may_name(topic) and each.may_number(queue_id) for each in row_filters)
+            if all(row_filter.may_name(topic) and row_filter.may_number(queue_id) for row_filter in row_filters)
         )
         for name in names:
             queue = where | {"topic": name[0], "queue_id": name[1]}
             yield from _units(database, name, queue)
             yield from _ends(database.ends.get(name, StoredEnds()), queue)
-        if any(each.topics is not None or each.queue_ids is not None for each in row_filters):
+        if any(row_filter.topics is not None or row_filter.queue_ids is not None for row_filter in row_filters):
             return  # the rest belongs to no queue
         if database.dispatched is not None:
             row = {"type": "queue-checkpoint", "physical_offset": database.dispatched, "size": DISPATCHED.size}

@@ -73,7 +73,7 @@ class LogSplit:
         ranges = [(self.physical_offset, self.physical_offset + self.size)]
         if self.missing is not None:
             ranges.append((self.missing[1], self.missing[1] + self.missing[2]))
-        return any(all(each.may_be_between(begin, end) for each in row_filters) for begin, end in ranges)
+        return any(all(row_filter.may_be_between(begin, end) for row_filter in row_filters) for begin, end in ranges)
 
 
 LogTask = tuple[LogSplit, ...]
@@ -102,14 +102,14 @@ class Splitting:
 def log_tasks(store: Store, row_filters: Sequence[RowFilter], splitting: Splitting) -> list[LogTask]:
     """What tasks read of a store's log: the parts of its files that may hold rows that are wanted by all."""
     segments = store.commitlog
-    asks_for_time = any(each.from_ms is not None or each.to_ms is not None for each in row_filters)
+    asks_for_time = any(row_filter.from_ms is not None or row_filter.to_ms is not None for row_filter in row_filters)
     newest, record_crc = newest_with_data(store.view, segments)
     log_bytes = sum(segment.entry.allocated_bytes for segment in segments[: newest + 1])
     wholes = []
     for number, segment in enumerate(segments):
         following = segments[number + 1 : number + 2] if asks_for_time else ()
         whole = LogSplit(
-            view_of_files(store.view, [segment.entry, *(each.entry for each in following)]),
+            view_of_files(store.view, [segment.entry, *(later.entry for later in following)]),
             store.view.label, segment.path, segment.start, segment.size, 0, segment.size,
             True if number < newest else None, log_bytes, record_crc, _missing_before(store, segments, number),
             following[0].path if following else None, splitting.proof_bytes,
@@ -191,8 +191,8 @@ def _scanned(
     walk = walk_split(replace(whole, start=start, end=end), make_reader(), scan)
     for batch in walk.batches():
         rows = batch.as_array()
-        for each in row_filters:
-            mask = each.mask(rows, batch.topics)
+        for row_filter in row_filters:
+            mask = row_filter.mask(rows, batch.topics)
             rows = rows if mask.all() else rows[mask]
         for group in groups(rows):
             if group.size:
@@ -207,8 +207,9 @@ def _scanned(
 def _may_hide(physical_offset: int, size: int, row_filters: Sequence[RowFilter]) -> bool:
     """Whether a range that is no record is to be told."""
     return all(
-        each.may_be_between(physical_offset, physical_offset + size) and not (each.strict and each.wants_content)
-        for each in row_filters
+        row_filter.may_be_between(physical_offset, physical_offset + size)
+        and not (row_filter.strict and row_filter.wants_content)
+        for row_filter in row_filters
     )
 
 
@@ -226,7 +227,7 @@ def _is_in_time(split: LogSplit, row_filters: Sequence[RowFilter]) -> bool:
     if split.next_path is None:
         return True  # no time is asked for, or nothing ends the time of the last file
     first_ms, next_first_ms = _first_ms(split.view, split.path), _first_ms(split.view, split.next_path)
-    return all(each.may_be_stored(first_ms, next_first_ms) for each in row_filters)
+    return all(row_filter.may_be_stored(first_ms, next_first_ms) for row_filter in row_filters)
 
 
 def _first_ms(view: StoreView, path: str) -> int | None:

@@ -85,7 +85,7 @@ def queue_splits(store: Store, row_filters: Sequence[RowFilter]) -> list[tuple[Q
         split
         for queues, is_batch in ((store.queues, False), (store.batch_queues, True))
         for queue in queues.values()
-        if all(each.may_name(queue.topic) and each.may_number(queue.queue_id) for each in row_filters)
+        if all(row_filter.may_name(queue.topic) and row_filter.may_number(queue.queue_id) for row_filter in row_filters)
         for split in _files(store.view, queue, is_batch=is_batch)
     ]
     return grouped_by_size(files, PART_BYTES)

@@ -183,7 +183,7 @@ def build_in_parallel(
         on_progress(number, len(shares))
         built.add(done.queues)
         if isinstance(share, QueueTask):
-            for place in [each for each in done.folder.rglob("*") if each.is_file()]:
+            for place in [path for path in done.folder.rglob("*") if path.is_file()]:
                 _move(place, directory / place.relative_to(done.folder))
         else:
             # A file is named by the time up to which the one before reaches.

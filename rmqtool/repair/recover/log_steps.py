@@ -42,13 +42,13 @@ _MAGIC: Final = commitlog.MAGIC_V1.to_bytes(4, "big", signed=True)
 def damage_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Damage inside the log, in its order."""
     damage = [
-        each
-        for each in findings
-        if each.id.startswith("commitlog.")
-        and each.severity is Severity.ERROR
-        and (each.id not in SHAPE | TAIL or is_misnamed(each))
+        finding
+        for finding in findings
+        if finding.id.startswith("commitlog.")
+        and finding.severity is Severity.ERROR
+        and (finding.id not in SHAPE | TAIL or is_misnamed(finding))
     ]
-    return tuple(sorted(damage, key=lambda each: each.physical_offset or 0))
+    return tuple(sorted(damage, key=lambda finding: finding.physical_offset or 0))
 
 
 def is_misnamed(finding: Finding) -> bool:
@@ -58,7 +58,9 @@ def is_misnamed(finding: Finding) -> bool:
 
 def tail_begin(findings: Iterable[Finding]) -> int | None:
     """Where the log ends, if something lies after its end; None where nothing does."""
-    places = [each.physical_offset for each in findings if each.id in TAIL and each.physical_offset is not None]
+    places = [
+        finding.physical_offset for finding in findings if finding.id in TAIL and finding.physical_offset is not None
+    ]
     return min(places, default=None)
 
 

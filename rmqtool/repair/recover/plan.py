@@ -284,7 +284,7 @@ class _Recover:
         ranges = {(step.path, step.file_position) for step in self._steps if isinstance(step, WriteRange)}
         for step in tail_steps(self._store, log_end, why):
             if isinstance(step, Remove):
-                self._steps = [each for each in self._steps if each.path != step.path] + [step]
+                self._steps = [other for other in self._steps if other.path != step.path] + [step]
             elif step.path not in whole and (step.path, step.file_position) not in ranges:
                 self._steps.append(step)
 

@@ -70,8 +70,8 @@ def scan_context(
 class _Look:
     def __init__(self, ranges: Sequence[DamagedRange], *, begins_at_zero: bool) -> None:
         self.context = DamageContext()
-        self._ends = np.array([each.end for each in ranges], np.int64)
-        self._starts = np.array([each.start for each in ranges], np.int64)
+        self._ends = np.array([damaged.end for damaged in ranges], np.int64)
+        self._starts = np.array([damaged.start for damaged in ranges], np.int64)
         self._sums = np.concatenate([[0], np.cumsum(self._ends - self._starts)])
         self._last: Neighbor | None = None
         self._order = QueueOrder(begins_at_zero=begins_at_zero)

@@ -63,7 +63,7 @@ class DamagedRange:
                 yield replace(self, start=at, end=start, starts=(at,), is_last=False)
             at = end
         if at < self.end:
-            yield replace(self, start=at, starts=(at, *(each for each in self.starts if each > at)))
+            yield replace(self, start=at, starts=(at, *(start for start in self.starts if start > at)))
 
 
 def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> tuple[DamagedRange, ...]:
@@ -78,15 +78,15 @@ def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[i
     findings = tuple(findings)
     good_end = _good_end(store, findings, delays_ms)
     # A file that is missing where nothing good follows is where the log may as well end.
-    missing = (each for each in _missing_files(store, findings) if each.start < good_end)
-    ranges = sorted((*_in_files(store, findings), *missing), key=lambda each: each.start)
+    missing = (damaged for damaged in _missing_files(store, findings) if damaged.start < good_end)
+    ranges = sorted((*_in_files(store, findings), *missing), key=lambda damaged: damaged.start)
     joined: list[DamagedRange] = []
-    for each in ranges:
+    for damaged in ranges:
         last = joined[-1] if joined else None
-        if last is not None and last.path == each.path and each.start <= last.end:
-            joined[-1] = replace(last, end=max(last.end, each.end), starts=(*last.starts, *each.starts))
+        if last is not None and last.path == damaged.path and damaged.start <= last.end:
+            joined[-1] = replace(last, end=max(last.end, damaged.end), starts=(*last.starts, *damaged.starts))
         else:
-            joined.append(each)
+            joined.append(damaged)
     if joined and joined[-1].end >= good_end:
         joined[-1] = replace(joined[-1], is_last=True)
     return tuple(joined)
@@ -164,8 +164,10 @@ class UnitsInRanges:
             UnreadableError: a file of a queue cannot be opened.
         """
         self._queues = queues
-        starts = np.array([each.start for each in ranges], np.int64)
-        ends = np.array([each.file_start + each.file_size if each.is_last else each.end for each in ranges], np.int64)
+        starts = np.array([damaged.start for damaged in ranges], np.int64)
+        ends = np.array(
+            [damaged.file_start + damaged.file_size if damaged.is_last else damaged.end for damaged in ranges], np.int64
+        )
         unit_columns = [
             _into(number, queue, open_file, starts[low:high], ends[low:high])
             for low, high in _clusters(starts, ends)

@@ -154,14 +154,14 @@ class _Layout:
         fillings: list[Filling] = []
         short: Filling | None = None
         for filling in self._fillings:
-            each = filling if short is None else replace(filling, start=short.start)
+            piece = filling if short is None else replace(filling, start=short.start)
             short = None
-            if each.is_blank or each.length >= self._least(each.lost):
-                fillings.append(each)
+            if piece.is_blank or piece.length >= self._least(piece.lost):
+                fillings.append(piece)
             elif fillings and not fillings[-1].is_blank:
-                fillings[-1] = replace(fillings[-1], end=each.end)
+                fillings[-1] = replace(fillings[-1], end=piece.end)
             else:
-                short = each
+                short = piece
         return None if short is not None else fillings
 
 
@@ -223,8 +223,8 @@ class _Waiting:
             self._queues[queue].popleft()
             if self._queues[queue]:
                 heappush(self._first, (self._queues[queue][0][0], queue))
-        for each in held:
-            heappush(self._first, each)
+        for entry in held:
+            heappush(self._first, entry)
 
 
 def parts_of(fillings: Sequence[Filling]) -> Iterator[Sequence[Filling]]:

@@ -105,24 +105,24 @@ class LostRecords:
 
     # What headers and units say
 
-    def _placed(self, each: DamagedRange) -> Iterator[LostRecord]:
-        by_unit = self._by_units(each)
-        end = each.start
-        for start in sorted({*by_unit, *each.starts}):
+    def _placed(self, damaged: DamagedRange) -> Iterator[LostRecord]:
+        by_unit = self._by_units(damaged)
+        end = damaged.start
+        for start in sorted({*by_unit, *damaged.starts}):
             if start < end:
                 continue
             following: int | None = start
             while following is not None and (following == start or following not in by_unit):
-                record = self._at(each, following, by_unit.get(following))
+                record = self._at(damaged, following, by_unit.get(following))
                 if record is None:
                     break
                 yield record
                 end = record.place[1]
-                following = end if end < each.end else None
+                following = end if end < damaged.end else None
 
-    def _at(self, each: DamagedRange, start: int, unit: LostRecord | None) -> LostRecord | None:
+    def _at(self, damaged: DamagedRange, start: int, unit: LostRecord | None) -> LostRecord | None:
         """The record at a place, by its header if that is whole, else by its unit."""
-        head, raw = self._head(each, start, unit.size if unit is not None else None)
+        head, raw = self._head(damaged, start, unit.size if unit is not None else None)
         if head is None:
             return unit
         known = _of_head(head, raw)
@@ -131,7 +131,7 @@ class LostRecords:
         if unit is None:
             # Nothing but the header speaks for it, so it has to be right about its place, or to fill the damage
             # exactly.
-            is_whole_end = start == each.end - head.size and not self._is_copy(head)
+            is_whole_end = start == damaged.end - head.size and not self._is_copy(head)
             return known if start == head.physical_offset or is_whole_end else None
         if (known.topic, known.queue_id, known.queue_offset) != (unit.topic, unit.queue_id, unit.queue_offset):
             return replace(unit, by_head=known)
@@ -147,34 +147,34 @@ class LostRecords:
             return False
         return record is not None and _identity(record) == _identity(head)
 
-    def _head(self, each: DamagedRange, start: int, known_size: int | None) -> tuple[Record | None, bytes | None]:
+    def _head(self, damaged: DamagedRange, start: int, known_size: int | None) -> tuple[Record | None, bytes | None]:
         """The header of a record all of whose lengths agree, and that ends inside the range; its bytes if restored."""
-        place = None if each.is_missing else self._log.place(start)
+        place = None if damaged.is_missing else self._log.place(start)
         if place is None:
             return None, None
         try:
             record = decode_record(self._log, place)
         except UnreadableError:
             return None, None
-        if record is not None and start + record.size <= each.end:
+        if record is not None and start + record.size <= damaged.end:
             return record, None
-        room = each.end - start
+        room = damaged.end - start
         return restored(self._log, place, room, record_crc=self._record_crc, known_size=known_size) or (None, None)
 
-    def _by_units(self, each: DamagedRange) -> dict[int, LostRecord]:
+    def _by_units(self, damaged: DamagedRange) -> dict[int, LostRecord]:
         """Records by their physical offset; one that several queues point to is one record.
 
         Of those that overlap as many as can be are kept: a unit with too large a size hides no other record.
         """
-        limit = each.file_start + each.file_size if each.is_last else each.end
+        limit = damaged.file_start + damaged.file_size if damaged.is_last else damaged.end
         claims: defaultdict[int, list[tuple[QueueMap, LostRecord]]] = defaultdict(list)
-        for queue, place, unit in self._units.between(each.start, limit):
+        for queue, place, unit in self._units.between(damaged.start, limit):
             start, size = unit[0], unit[1]
             if size >= RECORD_SIZE_MIN and start + size <= limit:
                 claims[start].append((queue, _of_unit(queue, place, unit)))
         records = [record for start in sorted(claims) if (record := _one_of(claims[start])) is not None]
         kept_by_offset: dict[int, LostRecord] = {}
-        end = each.start
+        end = damaged.start
         for record in sorted(records, key=lambda record: record.place[1]):
             if record.place[0] >= end:
                 kept_by_offset[record.place[0]] = record
@@ -191,10 +191,10 @@ def place_missing(
     """
     if not missing:
         return
-    starts = [each.start for each in ranges]
+    starts = [damaged.start for damaged in ranges]
     room = [
-        each.length - sum(record.size or _least(record) for record in (*lost.placed, *lost.unplaced))
-        for each, lost in zip(ranges, lost_in_ranges, strict=True)
+        damaged.length - sum(record.size or _least(record) for record in (*lost.placed, *lost.unplaced))
+        for damaged, lost in zip(ranges, lost_in_ranges, strict=True)
     ]
     following = list(range(len(ranges) + 1))
     """The first range from a number on that has room for any record."""
@@ -319,4 +319,4 @@ def _one_of(claims: list[tuple[QueueMap, LostRecord]]) -> LostRecord | None:
         return None
     others = [(record.topic, record.queue_offset) for _, record in claims if record is not own[0]]
     times = Counter(record.topic for _, record in claims)
-    return replace(own[0], further=tuple(each for each in others if times[each[0]] == 1))
+    return replace(own[0], further=tuple(name for name in others if times[name[0]] == 1))

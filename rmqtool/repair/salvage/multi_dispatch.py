@@ -74,14 +74,14 @@ class _Filler:
         kept_out: Collection[str],
     ) -> None:
         self._least, self._kept_out = least, kept_out
-        self._starts = [each.start for each in ranges]
+        self._starts = [damaged.start for damaged in ranges]
         self._slots = [
-            list(_in_layout(number, *each, least))
-            for number, each in enumerate(zip(ranges, lost_in_ranges, strict=True))
+            list(_in_layout(number, *pair, least))
+            for number, pair in enumerate(zip(ranges, lost_in_ranges, strict=True))
         ]
         self._room = [
-            each.length - sum(record.size or least(record) for record in (*losses.placed, *losses.unplaced))
-            for each, losses in zip(ranges, lost_in_ranges, strict=True)
+            damaged.length - sum(record.size or least(record) for record in (*losses.placed, *losses.unplaced))
+            for damaged, losses in zip(ranges, lost_in_ranges, strict=True)
         ]
         self._named: defaultdict[QueueKey, list[_Slot]] = defaultdict(list)
         for slots in self._slots:
@@ -170,4 +170,4 @@ def _offset_in(queue: QueueKey, lost: LostRecord) -> int | None:
 
 def _without(lost: LostRecord, topic: bytes) -> LostRecord:
     """A record that does not name a queue."""
-    return replace(lost, further=tuple(each for each in lost.further if each[0] != topic))
+    return replace(lost, further=tuple(named for named in lost.further if named[0] != topic))

@@ -60,8 +60,8 @@ def missing_before_claims(
         claims: per range, those that are believed.
         begins_at_zero: the log's first file is there, so that all queues begin with queue offset 0.
     """
-    starts = [each.start for each in ranges]
-    damage = list(accumulate((each.length for each in ranges), initial=0))
+    starts = [damaged.start for damaged in ranges]
+    damage = list(accumulate((damaged.length for damaged in ranges), initial=0))
 
     def runs(name: TypedQueueKey, rows: Sequence[_Row], end: int, behind: int) -> Iterator[MissingRun]:
         is_further = name[0].startswith(LMQ_PREFIX.encode()) or any(row[3] for row in rows)
@@ -133,8 +133,8 @@ class Belief:
         """The record in those of its further queues whose good records leave room for it."""
         _, *rows = record.standings
         fitting = tuple(
-            each
-            for each, (queue, first, end) in zip(record.further, rows, strict=True)
+            name
+            for name, (queue, first, end) in zip(record.further, rows, strict=True)
             if self._has_room((*queue, False), first, end, record.place[0])
         )
         return record if fitting == record.further else replace(record, further=fitting)
@@ -184,7 +184,7 @@ def _kept(record: LostRecord, claims: AbstractSet[_Claim]) -> LostRecord | None:
     own, *rows = [(id(record), *row) in claims for row in record.standings]
     if not own:
         return None
-    further = tuple(each for each, is_kept in zip(record.further, rows, strict=True) if is_kept)
+    further = tuple(name for name, is_kept in zip(record.further, rows, strict=True) if is_kept)
     return record if further == record.further else replace(record, further=further)
 
 

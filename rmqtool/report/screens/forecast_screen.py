@@ -80,23 +80,23 @@ def comparison_lines(
 
 def _side_by_side(forecasts: Sequence[JsonObject], width: int, *, crops: bool) -> Iterator[str]:
     """A line for each version, and what some of them have to say beside it."""
-    rows = [_COLUMNS, *(_row(each) for each in forecasts)]
+    rows = [_COLUMNS, *(_row(forecast) for forecast in forecasts)]
     widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
     while crops and sum(widths) + 2 * (len(widths) - 1) > max(width, 60):
         widths.pop()
     for row in rows:
-        yield "  ".join(padded(row[at], each, right=at > 1) for at, each in enumerate(widths)).rstrip()
+        yield "  ".join(padded(row[at], column_width, right=at > 1) for at, column_width in enumerate(widths)).rstrip()
     reasons: dict[str, list[str]] = {}
-    for each in forecasts:
-        if each["why_not"] is not None:
-            reasons.setdefault(str(each["why_not"]), []).append(each["broker_version"])
+    for forecast in forecasts:
+        if forecast["why_not"] is not None:
+            reasons.setdefault(str(forecast["why_not"]), []).append(forecast["broker_version"])
     if reasons:
         yield ""
     for reason, versions in reasons.items():
         yield from _wrapped(f"{', '.join(versions)}: does not start: {escaped(reason)}", max(width, 60))
     for text in forecasts[0]["assumptions"]:
         yield from _wrapped(f"Assumes: {text}", max(width, 60))
-    misled = [each["broker_version"] for each in forecasts if each["misplaces_new_messages"]]
+    misled = [forecast["broker_version"] for forecast in forecasts if forecast["misplaces_new_messages"]]
     if misled:
         text = f"{', '.join(misled)}: would store new messages where the next start loses them"
         yield from _wrapped(text, max(width, 60))

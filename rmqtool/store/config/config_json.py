@@ -258,8 +258,8 @@ def _are_offsets(table: object) -> bool:
     if not isinstance(table, dict) or not all(isinstance(queues, dict) for queues in table.values()):
         return False
     queues: list[dict[Any, Any]] = list(table.values())
-    ids = (_integer(queue_id) for each in queues for queue_id in each)
-    offsets = (_integer(queue_offset) for each in queues for queue_offset in each.values())
+    ids = (_integer(queue_id) for queue in queues for queue_id in queue)
+    offsets = (_integer(queue_offset) for queue in queues for queue_offset in queue.values())
     return all(number is not None and -JAVA_INT_MAX - 1 <= number <= JAVA_INT_MAX for number in ids) and all(
         number is not None and -JAVA_LONG_MAX - 1 <= number <= JAVA_LONG_MAX for number in offsets
     )

@@ -170,7 +170,7 @@ class QueueOrder:
                     if not _is_alone(queue_runs):  # a record alone in a queue tells nothing of what comes before it
                         impossible.append(run)
             if not (_is_alone(queue_runs) and self._begins_at_zero and queue_runs[0].first == 0):
-                strays += [(each.place, each.first, queue) for each in _strays(queue_runs, chain, unexplained)]
+                strays += [(stray.place, stray.first, queue) for stray in _strays(queue_runs, chain, unexplained)]
         missing.sort(key=lambda run: (run.before, run.first))
         return missing, impossible, sorted(strays)
 
@@ -178,7 +178,7 @@ class QueueOrder:
         self, queue: TypedQueueKey, chain: Sequence[QueueRun], queue_runs: Sequence[QueueRun]
     ) -> Iterator[MissingRun]:
         is_further = queue in self._further
-        in_order = sorted((each.first, each.end) for each in queue_runs) if len(chain) < len(queue_runs) else []
+        in_order = sorted((run.first, run.end) for run in queue_runs) if len(chain) < len(queue_runs) else []
         reached = accumulate((end for _, end in in_order), max)
         offset_ranges = [(first, end) for (first, _), end in zip(in_order, reached, strict=True)]
         end, place = (0, -1) if self._begins_at_zero else (chain[0].first, -1)
@@ -240,9 +240,9 @@ def _strays(
         unexplained: places of records before which messages are missing, and nothing is damaged.
     """
     in_chain = set(map(id, chain))
-    for each in queue_runs:
-        if each.count == 1 and (id(each) not in in_chain or each.place in unexplained or _is_alone(queue_runs)):
-            yield each
+    for run in queue_runs:
+        if run.count == 1 and (id(run) not in in_chain or run.place in unexplained or _is_alone(queue_runs)):
+            yield run
 
 
 def _misplaced(
@@ -275,8 +275,8 @@ def _misplaced(
             misplaced_records += [
                 MisplacedRecord(place, *run.queue[:2], queue_offset) for place, queue_offset in fitting
             ]
-    claims = Counter(each.physical_offset for each in misplaced_records)
-    return [each for each in misplaced_records if claims[each.physical_offset] == 1]
+    claims = Counter(record.physical_offset for record in misplaced_records)
+    return [record for record in misplaced_records if claims[record.physical_offset] == 1]
 
 
 def _fits(

@@ -53,7 +53,7 @@ class SeenSplits:
                 store.queue_kind,
                 context.options.depth,
                 (scan.record_crc, tuple(scan.delays_ms), scan.keys_of),
-                *(getattr(context, each.name) for each in fields(context) if each.name not in _OF_FILES),
+                *(getattr(context, field.name) for field in fields(context) if field.name not in _OF_FILES),
             )
         self._contents = self._queue_files(context) if self._terms is not None else {}
         # Where something is wrong, it may be looked for in files of the log without data too.

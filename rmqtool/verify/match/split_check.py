@@ -389,7 +389,7 @@ def _first_results(
     results: list[SplitResult | None] = []
     for split, cut in zip(group, parts, strict=True):
         split_results = list(islice(done, len(cut)))
-        joinable = [each for each in split_results if isinstance(each, PartResult)]
+        joinable = [result for result in split_results if isinstance(result, PartResult)]
         if len(cut) > 1:
             results.append(check.joined(split, joinable) if len(joinable) == len(cut) else None)
         else:
