@@ -22,12 +22,17 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 def limited(limit: int, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run `rmqtool` in a group that may hold so many bytes; the kernel kills what needs more (exit code -9)."""
-    with _group(limit) as group:
-        command = [sys.executable, "-c", _CODE, str(group / "cgroup.procs"), sys.executable, "-m", "rmqtool"]
+    with limited_command(limit, *arguments) as command:
         environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TZ": "UTC"}
-        return subprocess.run(
-            [*command, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment
-        )
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@contextmanager
+def limited_command(limit: int, *arguments: object) -> Iterator[list[str]]:
+    """What runs `rmqtool` in such a group; it must have ended when the context does."""
+    with _group(limit) as group:
+        start = [sys.executable, "-c", _CODE, str(group / "cgroup.procs"), sys.executable, "-m", "rmqtool"]
+        yield [*start, *map(str, arguments)]
 
 
 @contextmanager

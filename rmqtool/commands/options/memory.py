@@ -13,18 +13,26 @@ import typer
 from rmqtool.commands.options.sizes import byte_count
 from rmqtool.memory import THREAD_BYTES, keep_to, memory_budget
 
-_CHECKS: Final = ("dump", "browse", "verify", "watch", "diff", "replay", "mirror", "stats", "search")
-_REPAIRS: Final = ("recover", "rebuild", "salvage", "patch", "convert", "extract", "merge", "evidence")
+_CHECKS: Final = ("dump", "browse", "verify", "watch", "diff", "replay", "stats", "search")
+_REPAIRS: Final = ("recover", "rebuild", "salvage", "patch", "convert", "mirror", "evidence")
 """They keep what they have seen of the log while they build or simulate."""
+_WRITERS: Final = ("extract", "merge")
+"""They write a new store, whose files are as many as the first one's."""
 WORK_BYTES: Final = {
     **dict.fromkeys(_CHECKS, 64 << 20),
-    **dict.fromkeys((*_REPAIRS, "forecast"), 112 << 20),
+    **dict.fromkeys((*_REPAIRS, *_WRITERS, "forecast"), 112 << 20),
     "report": 288 << 20,
 }
 """Commands that read a whole store, with what each must hold beside the program and the list of the store's files.
 
 `export` is none of them: it always runs on Spark, whose settings limit its processes."""
-FILE_BYTES: Final = {**dict.fromkeys(_CHECKS, 1024), "forecast": 2048, **dict.fromkeys(_REPAIRS, 4608), "report": 5120}
+FILE_BYTES: Final = {
+    **dict.fromkeys(_CHECKS, 1024),
+    "forecast": 2048,
+    **dict.fromkeys(_REPAIRS, 4608),
+    **dict.fromkeys(_WRITERS, 6656),
+    "report": 5120,
+}
 """What they keep of each file of a store beside the list of them: names and ends of queues, and what was checked."""
 MaxMemory = Annotated[
     str | None,

@@ -65,6 +65,8 @@ def test_the_least_value_that_is_told_works_under_a_limit_of_the_system(golden: 
         "verify {}", "dump {}", "stats {}", "search {} x", "diff {} {}", "forecast {}", "watch {} --once",
         "recover {} --dry-run", "rebuild {} --dry-run", "salvage {} --dry-run", "report {} --html {}.html",
         "evidence {} --output {}.tar.zst", "merge {} --output {}.merged", "extract {} --topic T --output {}.new",
+        "convert {} --queues rocksdb --dry-run", "mirror 127.0.0.1:1 {}", "replay {} --to 127.0.0.1:1",
+        "patch {}/commitlog/00000000000000000000 --at 0 --set flag=5 --dry-run",
     ],
 )  # fmt: skip
 def test_each_file_of_a_store_counts_before_the_work(
