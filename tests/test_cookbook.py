@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ SCRIPT = re.compile(r"^```sh\n(#!/bin/sh\n.*?)^```$", re.MULTILINE | re.DOTALL)
 def run_script(store: Path, version: str, folder: Path) -> int:
     (script,) = SCRIPT.findall((ROOT / "docs/cookbook.md").read_text("utf-8"))
     tool = folder / "rmqtool"
-    tool.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec python -m rmqtool "$@"\n')
+    tool.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m rmqtool "$@"\n')
     tool.chmod(0o755)
     env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "STORE": str(store), "VERSION": version}
     return subprocess.run(["/bin/sh", "-c", script], env=env, capture_output=True, check=False).returncode
