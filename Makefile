@@ -19,8 +19,7 @@ EXTRAS ?=
 TARGETS ?=
 # Two more than cores: a suite of 31 minutes of processor time takes 27 in three processes, for tests with a broker or Spark wait.
 WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
-# A file's tests stay in one process, for they share what they set up.
-# Files are begun in the order of tests/conftest.py, not by how many tests they have.
+# A file's tests stay in one process, for they share what they set up. Which files begin first: tests/distribution.py.
 # Spark looks for its Python workers by the name python3 on the PATH.
 # Without bytecode each process that a test starts compiles its modules for a second.
 unexport PYTHONDONTWRITEBYTECODE

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -16,12 +17,11 @@ import pytest
 from rmqtool.commands import app
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.store import probe_lock
+from tests.distribution import FileScheduling, sort_files
 from tests.golden_stores import unpack
 from tests.processes import own_processes
 from tests.store_state import FileState, store_state
 
-WAITING_END = 0.8
-"""After which part of the other files the last one begins that waits."""
 _LISTED = probe_lock._listed
 
 
@@ -39,19 +39,14 @@ def pytest_configure() -> None:
     gc.set_threshold(50_000, 20, 20)  # as the command has it; with 700 each collection of tests looks through all
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
+    return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests wait for brokers and Spark lie between the others, all before the end.
-
-    Each process that runs tests takes the next file: while one waits, the others compute, and none has a long file
-    left when the rest is done.
-    """
-    files = dict.fromkeys(item.path for item in items)
-    waiting = [path for path in files if {"broker", "pipeline"} & set(path.parts)]
-    others = [path for path in files if path not in waiting]
-    order = {path: WAITING_END * number / len(waiting) for number, path in enumerate(waiting)}
-    order |= {path: number / len(others) for number, path in enumerate(others)}
-    items.sort(key=lambda item: order[item.path])
+    sort_files(items)
 
 
 def pytest_collection_finish() -> None:
