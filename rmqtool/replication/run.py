@@ -14,7 +14,6 @@ from rmqtool.engine.append.store_writer import ABORT, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, WriteError
-from rmqtool.memory import settle
 from rmqtool.replication.build_behind import BuilderBehind
 from rmqtool.replication.config_copy import copy_config
 from rmqtool.replication.connection import MasterAddress
@@ -83,7 +82,6 @@ def run_mirror(
 
     Raises:
         RefusedError: a broker or another rmqtool uses the store, or it is none that can be continued.
-        UsageError: `--max-memory` is too little for a copy of so many files.
         DivergedError: the master's log does not continue the copy; what was copied before is kept.
         MasterLostError: the master did not answer the first time.
         WriteError: the disk does not take it; a later run continues the copy.
@@ -128,8 +126,6 @@ class _MirrorRun:
         self._request, self._status, self._sink = request, status, sink
         self._view = open_directory(request.root)
         store = self._look()
-        if store is not None:
-            settle("this store", sum(map(len, store.files.values())))
         self._state = read_state(self._view)
         self._demand_same_master()
         self._had_abort = self._view.stat(ABORT) is not None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,6 +29,7 @@ from rmqtool.commands.screen import screen
 from rmqtool.engine.append import writer_config
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import RefusedError, UsageError
+from rmqtool.memory import settle
 from rmqtool.repair.machine.fence import is_fenced
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
 from rmqtool.repair.machine.store_paths import StorePaths
@@ -37,6 +41,7 @@ from rmqtool.report.metrics import write_metrics
 from rmqtool.report.screens.mirror_screen import mirror_lines, mirror_metrics
 from rmqtool.report.writers import ObjectFormat, json_text
 from rmqtool.store.config.broker_conf import with_properties
+from rmqtool.store.directory import Store
 from rmqtool.store.location import survey_store
 from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
 from rmqtool.times import parse_time
@@ -115,7 +120,7 @@ def mirror(
             acknowledges=as_slave,
             record_crc=properties.has_record_crc or False,
         ),
-        look=lambda: survey_store(store, None, None, properties, sizes),
+        look=_SettledSurvey(partial(survey_store, store, None, None, properties, sizes)),
         rules=rules_for(broker_version or NEWEST),
         config=writer_config.config_from(properties),
         file_size=sizes.commitlog_file_size,
@@ -124,6 +129,21 @@ def mirror(
         config_from=config_from,
     )
     _Command(request, messages_of(context), textfile, form).run()
+
+
+@dataclass
+class _SettledSurvey:
+    """Surveys the copy; the first time, which is before anything is written, its files count for `--max-memory`."""
+
+    survey: Callable[[], Store]
+    _is_settled: bool = False
+
+    def __call__(self) -> Store:
+        store = self.survey()
+        if not self._is_settled:
+            settle("this store", sum(map(len, store.files.values())))
+            self._is_settled = True
+        return store
 
 
 class _Command:
