@@ -200,3 +200,22 @@ def test_a_circle_of_imports_is_found(statement: str) -> None:
     second = source("rmqtool/scan/b.py", statement.format("rmqtool.scan.a") + "\n")
     assert set(import_circle([first, second])) == {"rmqtool.scan.a", "rmqtool.scan.b"}
     assert import_circle([first]) == []
+
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Where things go")[2].partition("\n### ")[0]
+CONTRACTS = {
+    contract["id"]: [set(layer.replace(" ", "").split("|")) for layer in contract["layers"]]
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    if contract["type"] == "layers"
+}
+
+
+def test_contributing_lists_the_rooms_of_the_contract() -> None:
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (?:(?! > )[^|])+ \|$", CONTRIBUTING, re.MULTILINE)
+    assert [set(re.findall(r"\w+", row)) for row in rows] == CONTRACTS["rooms"]
+
+
+@pytest.mark.parametrize("room", [name for name in CONTRACTS if name != "rooms"])
+def test_contributing_lists_the_rooms_within(room: str) -> None:
+    (row,) = re.findall(rf"^\| `{room}` \| (.+ > .+) \|$", CONTRIBUTING, re.MULTILINE)
+    assert [set(re.findall(r"\w+", layer)) for layer in row.split(" > ")] == CONTRACTS[room]
