@@ -25,9 +25,16 @@ OUTCOMES = ("passed", "failures", "errors", "skipped")
 HEAD = """# Slow tests: what was run, and on which commit
 
 `make test-full` runs every test, the slow ones too, part by part, and writes this page. Each row says which commit its
-part was run on. A part that has no row, or a row of an old commit, has not been run since.
+part was run on. A part with slow tests that has no row, or a row of an old commit, has not been run since.
 
 """
+ONCE_IN_MAKE_TEST = {
+    "`test_one_record` of `tests/repair/salvage/test_generated_damage.py`: first and last file, without queues":
+    "the same damage in the middle file of a store without queues, and in all three with queues",
+    "`test_more_than_a_record` there: a clean store without queues, a crashed one with queues":
+    "each damage in a clean store with queues and in a crashed one without",
+}  # fmt: skip
+"""Tests that `make test` had, and what it has that holds the same."""
 COLUMNS = ("Part", "Commit", "Date", "Minutes", *(name.capitalize() for name in OUTCOMES), "Where")
 
 
@@ -35,15 +42,25 @@ def parts() -> list[str]:
     """All parts: folders and files, relative to the project."""
     tests = ROOT / "tests"
     folders = sorted({path.parent for path in tests.rglob("test_*.py")})
-    found = []
+    names: list[str] = []
     for folder in folders:
         name = str(folder.relative_to(ROOT))
         split = folder == tests or name.startswith(IN_FILES)
         if split:
-            found += [str(path.relative_to(ROOT)) for path in sorted(folder.glob("test_*.py"))]
-        elif not any(folder.is_relative_to(ROOT / other) for other in found):
-            found.append(name)
-    return found
+            names += [str(path.relative_to(ROOT)) for path in sorted(folder.glob("test_*.py"))]
+        elif not any(folder.is_relative_to(ROOT / other) for other in names):
+            names.append(name)
+    return names
+
+
+def slow_files() -> dict[str, str]:
+    """What each file that has slow tests shows, by its path: the first line of the file."""
+    texts = {path: path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+    return {
+        path.relative_to(ROOT).as_posix(): text.partition('"""')[2].partition("\n")[0].removesuffix('"""')
+        for path, text in texts.items()
+        if "pytest.mark.slow" in text
+    }
 
 
 def commit() -> str:
@@ -76,16 +93,16 @@ def run(part: str) -> int:
         ).returncode
         if not junit.exists():
             return code or 1
-        found = counts(junit)
+        outcomes = counts(junit)
     minutes = (time.monotonic() - began) / 60
     where = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     date = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d")
-    write_row([f"`{part}`", tested, date, f"{minutes:.1f}", *(str(found[name]) for name in OUTCOMES), where])
+    write_page([f"`{part}`", tested, date, f"{minutes:.1f}", *(str(outcomes[name]) for name in OUTCOMES), where])
     return code
 
 
-def write_row(row: list[str]) -> None:
-    """Put a part's row in the place of its last one; rows of parts that are no more go."""
+def write_page(*new_rows: list[str]) -> None:
+    """Write the page with new rows in place of the last ones of their parts, without parts that are no more."""
     with PAGE.open("a+", encoding="utf-8") as page:
         fcntl.flock(page, fcntl.LOCK_EX)
         page.seek(0)
@@ -94,7 +111,7 @@ def write_row(row: list[str]) -> None:
             for line in page.read().splitlines()
             if len(fields := [field.strip() for field in line.strip("|").split("|")]) == len(COLUMNS)
         }
-        rows[row[0]] = row
+        rows |= {row[0]: row for row in new_rows}
         known = [rows[name] for name in (f"`{part}`" for part in parts()) if name in rows]
         page.truncate(0)
         page.write(text_of(known))
@@ -104,13 +121,27 @@ def text_of(rows: list[list[str]]) -> str:
     """The page."""
     totals = [sum(int(row[4 + at]) for row in rows) for at in range(len(OUTCOMES))]
     minutes = sum(float(row[3]) for row in rows)
-    said = ", ".join(f"{count:,} {name}" for count, name in zip(totals, OUTCOMES, strict=True))
-    lacking = [part for part in parts() if f"`{part}`" not in {row[0] for row in rows}]
+    total = ", ".join(f"{count:,} {name}" for count, name in zip(totals, OUTCOMES, strict=True))
+    slow = slow_files()
+    known = {row[0] for row in rows}
+    lacking = [
+        part for part in parts() if f"`{part}`" not in known and any(f"{name}/".startswith(f"{part}/") for name in slow)
+    ]
     lines = ["| " + " | ".join(row) + " |" for row in (list(COLUMNS), ["---"] * len(COLUMNS), *rows)]
-    text = HEAD + f"In all {said}; {minutes:.0f} minutes.\n\n" + "\n".join(lines) + "\n"
+    text = HEAD + f"In all {total}; {minutes:.0f} minutes.\n\n" + "\n".join(lines) + "\n"
     if lacking:
         text += f"\nNot run yet: {', '.join(f'`{part}`' for part in lacking)}.\n"
-    return text
+    return text + "\n" + slow_text(slow)
+
+
+def slow_text(slow: dict[str, str]) -> str:
+    """The part of the page that says what slow tests there are."""
+    lines = ["## What the slow tests show", "", "| File | Shows |", "| --- | --- |"]
+    lines += [f"| `{name}` | {shown} |" for name, shown in slow.items()]
+    lines += ["", "Of these, `make test` once ran some that repeat what it still holds:", ""]
+    lines += ["| Slow now | `make test` holds |", "| --- | --- |"]
+    lines += [f"| {name} | {held} |" for name, held in ONCE_IN_MAKE_TEST.items()]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

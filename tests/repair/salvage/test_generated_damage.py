@@ -70,9 +70,15 @@ def _records_of(store: Healthy, path: str) -> list[int]:
     return [at for at in sorted(store.content.records) if store.file_of(at)[0] == path]
 
 
-@pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
+@pytest.mark.parametrize(
+    ("file", "has_queues"),
+    [
+        pytest.param(file, has_queues, id=f"{name}-file-{queues}", marks=marks)
+        for file, name in ((0, "first"), (0.5, "middle"), (1, "last"))
+        for has_queues, queues, marks in ((True, "", ()), (False, "no-queues", () if file == 0.5 else pytest.mark.slow))
+    ],
+)
 @pytest.mark.parametrize("record", [0, 0.5, 1], ids=["first-record", "middle-record", "last-record"])
-@pytest.mark.parametrize("file", [0, 0.5, 1], ids=["first-file", "middle-file", "last-file"])
 @pytest.mark.parametrize("kind", ["flip", "zeros", "head"])
 def test_one_record(tmp_path: Path, kind: str, file: float, record: float, *, has_queues: bool) -> None:
     store = healthy(PLAIN, "5.5.0")
@@ -186,8 +192,15 @@ EDITS: Final[dict[str, Callable[[Healthy, Files], None]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("is_crashed", [False, True], ids=["", "abort"])
-@pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
+@pytest.mark.parametrize(
+    ("has_queues", "is_crashed"),
+    [
+        pytest.param(True, False, id="-"),
+        pytest.param(False, True, id="no-queues-abort"),
+        pytest.param(True, True, id="-abort", marks=pytest.mark.slow),
+        pytest.param(False, False, id="no-queues-", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", EDITS)
 def test_more_than_a_record(tmp_path: Path, name: str, *, has_queues: bool, is_crashed: bool) -> None:
     store = healthy(PLAIN, "4.9.7" if is_crashed else "5.5.0")
