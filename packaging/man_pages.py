@@ -18,6 +18,7 @@ EXIT_CODES: Final = (
     ("5", "Refused for safety."),
     ("6", "get, search: no message was found."),
     ("130", "Interrupted."),
+    ("141", "The reader of the output went away before the check had ended."),
 )
 SHELLS: Final = {
     "bash": "bash-completion/completions/rmqtool",
@@ -34,6 +35,13 @@ def escaped(text: str) -> str:
     return "".join(char if char < "\x7f" else f"\\[u{ord(char):04X}]" for char in text)
 
 
+def words(text: str) -> str:
+    """A sentence whose `names` are bold."""
+    parts = [escaped(part) for part in text.split("`")]
+    last = len(parts) - 1
+    return "".join(f"\\fB{part}\\fR" if number % 2 and number < last else part for number, part in enumerate(parts))
+
+
 def section(title: str) -> str:
     """A heading."""
     return f'.SH "{escaped(title.upper())}"'
@@ -41,7 +49,7 @@ def section(title: str) -> str:
 
 def listed(records: list[tuple[str, str]]) -> list[str]:
     """Terms and what they mean."""
-    return [line for term, text in records for line in (".TP", f"\\fB{escaped(term)}\\fR", "\\&" + escaped(text))]
+    return [line for term, text in records for line in (".TP", f"\\fB{escaped(term)}\\fR", "\\&" + words(text))]
 
 
 def paragraphs(text: str) -> list[str]:
@@ -53,7 +61,7 @@ def paragraphs(text: str) -> list[str]:
         if word in {"Example", "Examples"}:
             lines += [section(word), ".nf", "\\&" + escaped(rest), ".fi"]
         elif one_line:
-            lines += [".PP", "\\&" + escaped(one_line)]
+            lines += [".PP", "\\&" + words(one_line)]
     return lines
 
 

@@ -57,4 +57,7 @@ def described(targets: dict) -> str:
     return " and ".join(f"CPython {', '.join(versions)} on {machine}" for machine, versions in machines.items())
 
 
-start()
+try:
+    start()
+except KeyboardInterrupt:  # before the commands are there, which answer it themselves
+    sys.exit(130)

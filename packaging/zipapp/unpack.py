@@ -42,7 +42,8 @@ def run(archive: str, contents: dict[str, Any]) -> NoReturn:
 def unpacked(archive: str, contents: dict[str, Any]) -> Path:
     """The directory with the unpacked wheels."""
     target = f"{sys.version_info[0]}.{sys.version_info[1]}-{os.uname().machine}"
-    name, wheels = f"{contents['digest']}-{target}", contents["targets"][target]
+    wheels = contents["targets"][target]
+    name = f"{contents['digest']}-{target}-{os.geteuid()}"  # users of one directory do not run each other's code
     kept = list(kept_places())
     for place in kept:
         if is_ours(place / name):

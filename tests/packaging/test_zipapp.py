@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -99,6 +100,7 @@ def test_it_unpacks_once_for_later_runs(file: Path, tmp_path: Path) -> None:
         ran = run([sys.executable, file, "--version"], tmp_path)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"rmqtool {rmqtool.__version__}\n", "")
         (folder,) = (tmp_path / ".cache/rmqtool-zipapp").iterdir()
+        assert folder.name.endswith(f"-{os.geteuid()}")  # in a directory of several users each has an own one
         assert folder.stat().st_mode & 0o77 == 0
         (folder / "rmqtool/__init__.py").write_text(f'__version__ = "{rmqtool.__version__}"\n# kept\n')
     assert "# kept" in (folder / "rmqtool/__init__.py").read_text()
