@@ -6,6 +6,9 @@ import signal
 import subprocess
 import sys
 
+from tests.conftest import Unpacked
+from tests.store_state import assert_store_unchanged
+
 INTERRUPTED_IMPORT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, {handler})
@@ -36,3 +39,14 @@ def test_an_ignored_interrupt_stays_ignored() -> None:
     ran = interrupted("signal.SIG_IGN")
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert ran.stdout.startswith(b"rmqtool ")
+
+
+def test_closed_streams_are_open_to_nowhere(golden: Unpacked) -> None:
+    store = golden("5.5.0-crashed")
+    with assert_store_unchanged(store):
+        command = ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", sys.executable, "-m", "rmqtool", "verify", str(store)]
+        ran = subprocess.run(command, capture_output=True, check=False, timeout=60)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (3, b"", b"")
+        command[2] = '"$@" >&-'
+        ran = subprocess.run(command, capture_output=True, check=False, timeout=60)
+        assert (ran.returncode, ran.stderr) == (3, b"")

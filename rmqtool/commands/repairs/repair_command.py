@@ -27,7 +27,7 @@ from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.repairs.repair_plan import carry_out, opened_for_repair
 from rmqtool.commands.repairs.repair_request import RepairRequest
 from rmqtool.commands.repairs.repair_run import Planner, RepairRun
-from rmqtool.commands.repairs.saved_options import add_saved_options, options_to_save
+from rmqtool.commands.repairs.saved_plan import add_saved_options, options_to_save
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.scan.log_digest import LogDigest
 

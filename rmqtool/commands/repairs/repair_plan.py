@@ -36,10 +36,11 @@ from rmqtool.commands.repairs.plan_judgement import (
 )
 from rmqtool.commands.repairs.repair_request import RepairRequest
 from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.saved_plan import save_plan
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.rules.versions import NEWEST
-from rmqtool.errors import RefusedError, UnreadableError, WriteError
+from rmqtool.errors import RefusedError, UnreadableError
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.memory import memory_budget
 from rmqtool.repair.machine.apply import Applied, apply_plan
@@ -59,7 +60,6 @@ from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.location import relative_to_store
-from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
 from rmqtool.verdict.presence import denied_files, reader_command
 from rmqtool.verdict.verdict import NAMED_MAX, StoreVerdict
@@ -195,7 +195,7 @@ def carry_out(run: RepairRun, planner: Planner) -> None:
         may_ask = not request.is_agreed and sys.stdin.isatty()
         planned = _planned(run, planner, places, staging, may_ask=may_ask)
         if request.save is not None:
-            _save(request.save, {**planned.plan.to_json(), "options": dict(run.options)})
+            save_plan(request.save, planned.plan, run.options)
         is_idle = planned.plan.is_empty and request.copy is None
         if is_idle or request.dry_run or request.save is not None or planned.repair.damage:
             plan_json = planned.as_json()
@@ -387,10 +387,3 @@ def _show_first(planned: _PlannedRun, plan_json: dict[str, Any]) -> None:
             sys.stdout.flush()
     except BrokenPipeError as error:
         raise RefusedError(f"{request.store}: the plan could not be shown; nothing was changed") from error
-
-
-def _save(path: Path, plan_json: dict[str, Any]) -> None:
-    try:
-        path.write_text(json_text(plan_json, indent=2) + "\n", "utf-8")
-    except OSError as error:
-        raise WriteError(f"{path}: {reason(error)}") from error

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -70,8 +72,13 @@ def make(
         raise UsageError(unknown_name("recipe", name, RECIPES, "rmqtool fixture list"))
     version = _version(settings or [])
     messages_of(context).interrupted = f"{directory} may be incomplete"
-    make_store(recipe, directory, version, seed)
-    _write_mark(directory, {"recipe": name, "version": version, "seed": seed, "damage": []})
+    is_new = not directory.exists()
+    try:
+        make_store(recipe, directory, version, seed)
+        _write_mark(directory, {"recipe": name, "version": version, "seed": seed, "damage": []})
+    except WriteError:
+        _clear(directory, is_new=is_new)
+        raise
 
 
 def damage(
@@ -186,6 +193,18 @@ def _read_mark(directory: Path) -> dict[str, Any]:
     ):
         raise UsageError(f"{path}: not what `rmqtool fixture make` wrote")
     return dict(mark)
+
+
+def _clear(directory: Path, *, is_new: bool) -> None:
+    """Remove a store that could not be written whole; nothing else was in its directory."""
+    with suppress(OSError):
+        for path in directory.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        if is_new:
+            directory.rmdir()
 
 
 def _write_mark(directory: Path, content: dict[str, Any]) -> None:

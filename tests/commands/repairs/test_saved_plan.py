@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from pathlib import Path
 
@@ -95,3 +97,17 @@ def test_options_of_a_plan_that_no_command_line_has_are_refused(
 def test_a_patch_that_costs_a_message_says_so_first(golden: Unpacked) -> None:
     ran = rmqtool("patch", golden("5.5.0-clean-basic") / f"commitlog/{0:020d}", "--at", "0", "--set", "queue_id=7")
     assert ran.out.splitlines()[0] == "1 change planned. A broker 5.5.1 would lose 1 message."
+
+
+def test_a_plan_that_a_full_disk_cuts_is_removed(
+    golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *_: object) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    saved = tmp_path / "plan.json"
+    monkeypatch.setattr(Path, "write_text", full)
+    ran = rmqtool("recover", golden("5.5.0-crashed"), "--plan", saved)
+    assert (ran.code, ran.err) == (4, f"rmqtool: {saved}: no space left on device\n")
+    assert not saved.exists()

@@ -1,4 +1,4 @@
-"""A repair command's own options in its saved plan, so that `--apply` need not be given them again."""
+"""A saved plan: written whole, and with the command's own options, so that `--apply` need not be given them again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,27 @@ from typing import Any, Final
 
 from typer.models import OptionInfo
 
-from rmqtool.errors import UnreadableError, UsageError
-from rmqtool.repair.machine.plan import read_saved
+from rmqtool.errors import UnreadableError, UsageError, WriteError
+from rmqtool.repair.machine.plan import Plan, read_saved
+from rmqtool.report.writers import json_text
+from rmqtool.store.source import reason
 
 _LEAVES_PLAN_ALONE: Final = frozenset({"master", "conf", "show_lost"})
 """Options that say where a plan is made or how it is shown, and not what it is."""
+
+
+def save_plan(path: Path, plan: Plan, options: Mapping[str, Any]) -> None:
+    """Write a plan and the options that it was made with.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    try:
+        path.write_text(json_text({**plan.to_json(), "options": dict(options)}, indent=2) + "\n", "utf-8")
+    except OSError as error:
+        if path.is_file():
+            path.unlink()  # nobody can apply a part of a plan
+        raise WriteError(f"{path}: {reason(error)}") from error
 
 
 def options_to_save(own: Iterable[Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
