@@ -134,7 +134,7 @@ class _Verifier:
 
     def run(self) -> Summary:
         state = State.load(self.options.state_file, self.rules.version, self.options.depth.value, self.store.view.label)
-        self._say(state_findings(self.store, self.rules))
+        self._say(state_findings(self.store, self.rules, broker_runs=self.options.broker_runs))
         self._say(extension_findings(self.store))
         if self.options.broker_runs:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])

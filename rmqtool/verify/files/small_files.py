@@ -44,9 +44,9 @@ _QUEUE_TIME: Final = "consumequeue_timestamp_ms"
 _DISPATCHED: Final = "consumequeue_physical_offset"
 
 
-def state_findings(store: Store, rules: BrokerRules) -> Iterator[Finding]:
+def state_findings(store: Store, rules: BrokerRules, *, broker_runs: bool = False) -> Iterator[Finding]:
     """How the broker stopped, whether a repair did, and what could not be looked at."""
-    for entry in store.files.get(FileKind.ABORT, ()):
+    for entry in () if broker_runs else store.files.get(FileKind.ABORT, ()):  # a running broker has it
         yield finding("store.abort-present", entry.path, "the broker did not stop cleanly")
     for entry in fences(store):
         yield finding("store.repair-unfinished", entry.path, "a repair was interrupted")
