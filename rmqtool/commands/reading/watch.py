@@ -25,6 +25,7 @@ from rmqtool.errors import UsageError
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
 from rmqtool.report.metrics import write_metrics
 from rmqtool.report.screens.watch_screen import row_text, summary_lines, watch_metrics
+from rmqtool.report.text import size_text
 from rmqtool.report.writers import json_text
 from rmqtool.store.location import StoreLocation, survey_store
 from rmqtool.watch.limited_view import ReadLimit
@@ -276,6 +277,10 @@ class _Session:
         counts = values.pop("counts")
         findings = values["findings"]
         left_out = []
+        if lag := values["verify_lag_bytes"]:
+            text = f"{size_text(lag)} at its end: watch checks what is flushed and in the consume queues"
+            left_out.append({"path": "commitlog", "kind": "commitlog", "reason": text})
+        is_next = bool(findings) or bool(lag and values["broker_runs"] is False)
         if self._watcher.has_rocksdb_queues:
             text = "consume queues in RocksDB are not compared beside a running broker"
             left_out.append({"path": "consumequeue_r", "kind": "consumequeue_rocksdb", "reason": text})
@@ -296,8 +301,8 @@ class _Session:
             "webhook_dropped": counts["webhook_dropped"],
             "not_looked_at": left_out,
             "next_step": {
-                "command": self._line("verify") if findings else None,
-                "reason": "checks the whole store" if findings else None,
+                "command": self._line("verify") if is_next else None,
+                "reason": "checks the whole store" if is_next else None,
             },
         }
 

@@ -16,6 +16,7 @@ import pytest
 from rmqtool.commands.app import run
 from rmqtool.report.json_schemas import schema_text
 from tests.commands.schema_check import schema_errors
+from tests.conftest import Unpacked
 from tests.watch.growing_store import GrowingStore, growing_store
 from tests.watch.test_webhook import Receiver
 
@@ -124,3 +125,12 @@ def test_it_runs_until_it_is_told_to_stop(store: GrowingStore, tmp_path: Path) -
     assert (watch.returncode, errors) == (0, "")
     assert json.loads(out.splitlines()[-1])["type"] == "summary"
     assert json.loads(state.read_text())["position"] is not None
+
+
+def test_the_end_of_a_crashed_log_is_named_as_not_checked(capsys: Any, golden: Unpacked) -> None:
+    assert run(["watch", str(golden("5.5.0-crashed")), "--once", "--from-start", "--format", "jsonl"]) == 0
+    summary = rows(capsys)[-1]
+    assert summary["verify_lag_bytes"] > 0
+    assert [place["path"] for place in summary["not_looked_at"]] == ["commitlog", "config"]
+    assert summary["not_looked_at"][0]["reason"].startswith("119.6 KiB at its end: ")
+    assert summary["next_step"]["command"].startswith("rmqtool verify ")
