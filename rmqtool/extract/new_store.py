@@ -105,7 +105,8 @@ def write_new_store(
     try:
         chosen = _write_log(sources, choice, output, sizes)
         notes = _build(sources[0].rules, output, sizes, options, on_progress)
-    except BaseException:
+    except BaseException as error:
+        error.__dict__.pop("__notes__", None)  # they speak of the repair that builds queues, of which nothing is left
         with suppress(RmqtoolError):
             if is_new:
                 disk.remove_tree(itself)

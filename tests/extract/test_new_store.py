@@ -128,6 +128,21 @@ def test_queues_that_do_not_continue_are_refused_and_nothing_is_left(
     assert not new.exists()
 
 
+def test_an_interrupt_speaks_of_the_new_store(
+    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        error = KeyboardInterrupt()
+        error.add_note("the repair was rolled back, and the store is as it was before")
+        raise error
+
+    monkeypatch.setattr("rmqtool.extract.new_store._build", interrupted)
+    new = tmp_path / "new"
+    ran = rmqtool("extract", write("source", orders(10)), "--topic", "Orders", "--output", new)
+    assert (ran.code, ran.err) == (130, f"rmqtool: interrupted; the stores were not changed, and {new} was removed\n")
+    assert not new.exists()
+
+
 def test_a_directory_in_use_is_refused(write: Callable[..., Path], tmp_path: Path) -> None:
     source = write("source", orders(10))
     (tmp_path / "full").mkdir()
