@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from functools import lru_cache
+from struct import Struct
 from typing import Final
 
 from rmqtool.evidence.hash_text import own_ranges, text_with_hash, usual_ranges
@@ -20,10 +21,11 @@ from rmqtool.formats.java_text import java_hash
 _TRIALS: Final = 16
 _LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz234567"[byte & 31] for byte in range(256))
 _CACHED: Final = 1 << 14
+_NUMBERS: Final = Struct(">4I")
 _KNOWN_MIN: Final = 4
 """Bytes from which a text is no mere number or word of every log."""
-_KNOWN_MAX: Final = 1_000_000
-"""Texts that are remembered, by 8 bytes of their digest."""
+_KNOWN_BITS: Final = 1 << 26
+"""Bits in 8 MiB; each text sets four of them, so of 1,000,000 texts one other text in 70,000 is taken for known."""
 
 
 class Pseudonyms:
@@ -44,7 +46,7 @@ class Pseudonyms:
         """
         self.names = names
         self._secret = secret or secrets.token_bytes(32)
-        self._known: set[bytes] | None = set() if remembers else None
+        self._known = bytearray(_KNOWN_BITS // 8) if remembers else None
         self.same_hash = lru_cache(_CACHED)(self._same_hash)
 
     def letters(self, text: bytes) -> bytes:
@@ -53,15 +55,20 @@ class Pseudonyms:
         return self._stream(text, len(text), b"letters").translate(_LETTERS)
 
     def of_known(self, text: bytes) -> bytes:
-        """Letters in place of a text that was replaced before; any other one as it is."""
-        return self.letters(text) if self._known is not None and self._digest(text) in self._known else text
+        """Letters in place of a text that was replaced before, and of a few others; any other one as it is."""
+        known = self._known
+        if known is None or not all(known[at >> 3] >> (at & 7) & 1 for at in self._bits(text)):
+            return text
+        return self.letters(text)
 
     def _note(self, text: bytes) -> None:
-        if self._known is not None and len(text) >= _KNOWN_MIN and len(self._known) < _KNOWN_MAX:
-            self._known.add(self._digest(text))
+        if self._known is not None and len(text) >= _KNOWN_MIN:
+            for at in self._bits(text):
+                self._known[at >> 3] |= 1 << (at & 7)
 
-    def _digest(self, text: bytes) -> bytes:
-        return hashlib.blake2b(text, key=self._secret, digest_size=8).digest()
+    def _bits(self, text: bytes) -> list[int]:
+        numbers = _NUMBERS.unpack(hashlib.blake2b(text, key=self._secret, digest_size=_NUMBERS.size).digest())
+        return [number % _KNOWN_BITS for number in numbers]
 
     def filler(self, content: bytes | memoryview) -> bytes:
         """Bytes in place of a body: eight letters over and over, which compress to nothing."""

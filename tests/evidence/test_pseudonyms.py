@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +61,16 @@ def test_a_body_is_filled_with_what_compresses(content: bytes) -> None:
     filled = Pseudonyms(SECRET).filler(content)
     assert len(filled) == len(content)
     assert filled == (filled[:8] * 20)[: len(content)]
+
+
+def test_any_number_of_texts_is_remembered_in_the_same_memory() -> None:
+    pseudonyms = Pseudonyms(SECRET, remembers=True)
+    tracemalloc.start()
+    for number in range(50_000):
+        pseudonyms.letters(b"customer-%d" % number)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100_000
+    assert all(pseudonyms.of_known(b"customer-%d" % number) != b"customer-%d" % number for number in range(50_000))
+    others = [b"other-%d" % number for number in range(10_000)]
+    assert sum(pseudonyms.of_known(text) != text for text in others) < 10
