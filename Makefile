@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 PARTS ?=
 EXTRAS ?=
 TARGETS ?=
-# Two more than cores: a suite of 31 minutes of processor time takes 27 in three processes, for tests with a broker or Spark wait.
+# Two more than cores, for tests with a broker or Spark wait.
 WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 # A file's tests stay in one process, for they share what they set up. Which files begin first: tests/distribution.py.
 # Spark looks for its Python workers by the name python3 on the PATH.

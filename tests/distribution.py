@@ -20,6 +20,7 @@ SPARK_FILES: Final = (
 )
 """Files whose tests share a session of Spark."""
 LONGEST: Final = (
+    "tests/judge/test_judge_slice.py",
     "tests/repair/salvage/test_generated_damage.py",
     "tests/forecast/test_golden.py",
     "tests/campaign/test_campaign.py",
@@ -27,13 +28,14 @@ LONGEST: Final = (
     "tests/repair/salvage/test_record_repair.py",
     "tests/scan/test_install.py",
     "tests/commands/test_advice.py",
+    "tests/fuzz/test_fuzz.py",
     "tests/remote/test_s3.py",
     "tests/repair/salvage/test_unit_faults.py",
     "tests/commands/test_app.py",
     "tests/repair/test_bytes_read.py",
     "tests/packaging/test_zipapp.py",
 )
-"""Files that take ten seconds of processor time and more, and neither Spark nor a broker."""
+"""Files in other folders than those of Spark and brokers that take ten seconds of processor time and more."""
 WAITING_END: Final = 0.8
 """After which part of the other files the last one begins that waits."""
 
