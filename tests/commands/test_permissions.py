@@ -9,6 +9,7 @@ from shlex import quote
 
 import pytest
 
+from rmqtool.commands.repairs import repair_plan
 from tests.commands.advice import REPAIRS
 from tests.commands.test_truth_table import other_user
 from tests.commands.transcripts import rmqtool
@@ -54,6 +55,16 @@ def test_every_command_names_what_it_may_not_read_and_who_may(golden_copy: Unpac
             text = found["headline"]
         assert f"{denied}: permission denied" in text
         assert f"Run as the files' owner: sudo -u {quote(user_name(path.stat().st_uid))} rmqtool {command}" in text
+
+
+def test_the_owner_of_a_patched_file_is_named_without_another_argument(
+    golden: Unpacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repair_plan, "denied_files", lambda _: ("checkpoint: permission denied",))
+    ran = rmqtool("patch", golden(CLEAN) / "commitlog" / f"{0:020d}", "--at", "0", "--set", "flag=1", "--dry-run")
+    assert ran.code == 4
+    assert ran.err.startswith("rmqtool: checkpoint: permission denied. Run as the files' owner: sudo -u ")
+    assert ran.err.endswith(" rmqtool patch ...\n")
 
 
 def user_name(user_id: int) -> str:

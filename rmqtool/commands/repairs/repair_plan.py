@@ -142,7 +142,8 @@ def opened_for_repair(
         session = stack.enter_context(Session(StorePaths(request.store, named or DEFAULT_LOG), makes_file=False))
     opened = open_store(request.store, options)
     if denied := denied_files(opened.store):
-        reader = reader_command(opened.store, command_line(request.store, options)(request.command))
+        line = "rmqtool patch ..." if request.names_a_file else command_line(request.store, options)(request.command)
+        reader = reader_command(opened.store, line)
         raise UnreadableError(f"{'; '.join(denied[:NAMED_MAX])}. {reader}")
     places = places_of(request, opened.store)
     if session is None:

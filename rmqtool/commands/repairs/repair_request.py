@@ -49,6 +49,11 @@ class RepairRequest:
         return self.command == "convert"
 
     @property
+    def names_a_file(self) -> bool:
+        """Whether a person names a file of the store, and not the store."""
+        return self.command == "patch"
+
+    @property
     def only_looks(self) -> bool:
         """Whether nothing is to be changed, or nobody can be asked."""
         return self.dry_run or self.save is not None or not (self.is_agreed or sys.stdin.isatty())
