@@ -16,7 +16,7 @@ from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.completion import damages, recipes
 from rmqtool.commands.options.store import FormatOption
 from rmqtool.commands.screen import screen
-from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, nearest_releases, rules_for
+from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, SUPPORTED_RULES, nearest_releases, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
 from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import MARK, Damage, damage_store, require_generated
@@ -140,7 +140,7 @@ def _recipe_row(recipe: Recipe) -> dict[str, Any]:
         "type": "recipe",
         "name": recipe.name,
         "about": recipe.about,
-        "versions": [version for version in SUPPORTED if recipe.fits(rules_for(version))],
+        "versions": [rules.version for rules in SUPPORTED_RULES if recipe.fits(rules)],
     }
 
 

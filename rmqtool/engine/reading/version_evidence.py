@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.algorithms import MultiDispatch
-from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED, BrokerRules, rules_for
+from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED_RULES, BrokerRules, rules_for
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
@@ -68,7 +68,7 @@ def infer_version(store: Store) -> VersionRange | None:
                 all_evidence += look(store, log, files)
             except UnreadableError:
                 continue
-    fitting = [rules_for(version) for version in SUPPORTED]
+    fitting = list(SUPPORTED_RULES)
     sentences: list[str] = []
     for evidence in sorted(all_evidence, key=lambda one: not one.is_certain):
         left = [rules for rules in fitting if evidence.fits(rules)]

@@ -350,8 +350,7 @@ NEWEST: Final = SUPPORTED[-1]
 EXAMINED: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.3.4", "5.4.0", "5.5.1")
 """One release for each way in which a start differs: forecasts compare these."""
 PRESUMED: Final = "5.5.1"
-"""Whose rules a store gets that fits this release and perhaps later ones. Adding a release does not move it: that would
-change how existing stores are judged."""
+"""Whose rules a store gets that fits it and perhaps later ones; adding one must not change how stores are judged."""
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
@@ -363,8 +362,7 @@ def parse_version(text: str) -> tuple[int, int, int]:
     match = re.fullmatch(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})", text, re.ASCII)
     if match is None:
         raise UsageError(f"not a broker version: {text!r} (expected three numbers like {NEWEST})")
-    major, minor, patch = map(int, match.groups())
-    return major, minor, patch
+    return int(match[1]), int(match[2]), int(match[3])
 
 
 def nearest_releases(version: str, releases: tuple[str, ...] = SUPPORTED) -> tuple[str, ...]:
@@ -396,3 +394,7 @@ def rules_for(version: str) -> BrokerRules:
     elif name not in SUPPORTED:
         note = f"{name} was not examined; using the rules of {base_rules.first}"
     return replace(base_rules, version=name, note=note)
+
+
+SUPPORTED_RULES: Final = tuple(map(rules_for, SUPPORTED))
+"""The descriptions of all of them, oldest first."""
