@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from rmqtool.engine.segments.log_position import Position, flushed_end, log_begin, mark_of, what_is_lost
+from rmqtool.engine.segments.log_position import Position, flushed_end, mark_of, what_is_lost
 from rmqtool.errors import RmqtoolError, UnreadableError
 from rmqtool.pipeline.tables.log_splits import UNREADABLE, LogTask, log_tasks
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile
@@ -143,7 +143,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {store.view.label: store for store in self._options.stores()}
 
     def _first(self, store: Store) -> Position:
-        return Position(max(self._options.row_filter.from_physical_offset or 0, log_begin(store)))
+        return Position(max(self._options.row_filter.from_physical_offset or 0, store.log_start))
 
     def _begin(self, store: Store, start: Offsets) -> tuple[Position, LostRange | None]:
         """Where reading a log continues, and what was lost before."""
@@ -155,7 +155,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if message is None:
             return position, None
         self._tell(label, message)
-        begin, at = log_begin(store), position.physical_offset
+        begin, at = store.log_start, position.physical_offset
         is_removed = begin > at
         lost = LostRange(label, at, max(0, begin - at), MISSING_LOG_FILE if is_removed else REPLACED)
         return Position(begin), lost

@@ -132,6 +132,16 @@ class Store:
         return _segments(self.files.get(FileKind.COMMITLOG, ()))
 
     @property
+    def log_start(self) -> int:
+        """Physical offset at which the commit log starts; 0 without files."""
+        return self.commitlog[0].start if self.commitlog else 0
+
+    @property
+    def log_end(self) -> int:
+        """Physical offset at which its last file ends; 0 without files."""
+        return self.commitlog[-1].end if self.commitlog else 0
+
+    @property
     def has_dledger_log(self) -> bool:
         """Whether the files of the commit log are those of DLedger; see `with_dledger_log`."""
         return bool(self.commitlog) and self.commitlog[0].has_entries

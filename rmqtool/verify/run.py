@@ -226,19 +226,15 @@ class _Verifier:
         newest, size = newest_record(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
-            context = replace(context, live_end=newest + size if newest >= 0 else self._log_start)
+            context = replace(context, live_end=newest + size if newest >= 0 else self.store.log_start)
         if second is None:
             return context
         of_second = replace(context, queues=second.plain, order=second.order, dispatched_end=second.dispatched)
         return replace(context, second=replace(of_second, batch_queues={}, index=()))
 
-    @property
-    def _log_start(self) -> int:
-        return self.store.commitlog[0].start if self.store.commitlog else 0
-
     def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
         """After the start of the last record that was dispatched, as far as queues and index show it."""
-        end = context.store.commitlog[-1].end if context.store.commitlog else 0
+        end = context.store.log_end
         database = context.store.queue_database
         if database is not None and context.has_all_queues:
             return database.dispatched or 0
@@ -255,7 +251,7 @@ class _Verifier:
         return replace(queues, batch=self._check_queue_files(is_batch=True))
 
     def _check_queue_files(self, *, is_batch: bool) -> QueueMaps:
-        look = QueueLook(self.store, self._account, self.options.digest, self._log_start, is_batch=is_batch)
+        look = QueueLook(self.store, self._account, self.options.digest, self.store.log_start, is_batch=is_batch)
         maps = QueueMaps()
         for seen in self._threads.map(look, look.queues):
             queue = seen.result
@@ -273,12 +269,11 @@ class _Verifier:
         return queues if queues is not None and queues.order is not None else None
 
     def _check_database(self, database: QueueDatabase) -> _CheckedQueues:
-        self._say(database_findings(database, self._log_start))
+        self._say(database_findings(database, self.store.log_start))
         self._summary.unit_count += sum(units.unit_count for units in database.units.values())
-        end = self.store.commitlog[-1].end if self.store.commitlog else 0
         if database.failure is not None:
             return _CheckedQueues({})
-        order = LogOrder(database, self._log_start, end)
+        order = LogOrder(database, self.store.log_start, self.store.log_end)
         return _CheckedQueues(DatabaseQueues(database), order, dispatched=database.dispatched or 0)
 
     def _check_index(self) -> IndexFiles:

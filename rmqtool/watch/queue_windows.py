@@ -59,7 +59,7 @@ class TrackedQueues:
         for gone in self.ends.keys() - queues.keys():
             del self.ends[gone]
             self.firsts.pop(gone, None)
-        source = QueueSource(store, rules, files, store.commitlog[0].start if store.commitlog else 0)
+        source = QueueSource(store, rules, files, store.log_start)
         for name, queue in queues.items():
             with suppress(UnreadableError):
                 known = self.ends.get(name)
@@ -186,7 +186,7 @@ class QueueWindows(Mapping[QueueKey, QueueMap]):
     def _read(self, name: QueueName, span: Span) -> QueueMap:
         is_batch = self.queue_ends.kind is BATCH_UNITS
         queue = self.queue_ends.files_of(self.store)[name]
-        minimum = self.store.commitlog[0].start if self.store.commitlog else 0
+        minimum = self.store.log_start
         sizes = self.queue_ends.file_size_of(self.store), self.store.commitlog_file_size
         one = QueuePass(queue, is_batch, *sizes, minimum, self.account, span=span)
         window = one.run(self.store.view.open)

@@ -17,7 +17,7 @@ from rmqtool.engine.reading.log_end import LogEnd, find_log_end
 from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
-from rmqtool.engine.segments.log_position import Position, log_begin, mark_of, what_is_lost
+from rmqtool.engine.segments.log_position import Position, mark_of, what_is_lost
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.checkpoint import Checkpoint
@@ -193,7 +193,7 @@ class Watcher:
             self.state.restart_end = self._log_end.physical_offset
         dispatched_end = self._log_end.physical_offset if newest is None else sum(newest[1:])
         if newest is None and store.queue_kind != "rocksdb":
-            dispatched_end = log_begin(store)
+            dispatched_end = store.log_start
         look = _StoreNow(store, files, checkpoint, dispatched_end, -1 if newest is None else newest.physical_offset)
         self._find_position(look)
         return look
@@ -237,7 +237,7 @@ class Watcher:
         if not store.commitlog:
             return
         if position is None:
-            at = log_begin(store)
+            at = store.log_start
             if not self._options.from_start:
                 reached = look.newest_unit if look.newest_unit >= 0 else look.dispatched_end
                 at = max((one.start for one in store.commitlog if one.start <= reached), default=at)
@@ -252,7 +252,7 @@ class Watcher:
         self._tried = None
         for kind in self._ends:
             kind.firsts.clear()
-        at, begin = position.physical_offset, log_begin(store)
+        at, begin = position.physical_offset, store.log_start
         if begin > at:
             self.state.counts.skipped_bytes += begin - at
             self._event("expired", f"{begin - at} bytes of the log were removed before they were checked", begin)

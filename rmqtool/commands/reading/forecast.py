@@ -289,7 +289,7 @@ def forecast_assessment(
 ) -> Assessment:
     """What forecasts come to; the worst of several counts."""
     store = opened.store
-    begin = store.commitlog[0].start if store.commitlog else 0
+    begin = store.log_start
     counted_from = max((forecast.counted_from or 0 for forecast in forecasts), default=0)
     below = f"what lies below physical offset {counted_from} was not counted"
     inconsistent = [f"{finding.file}: {finding.message}" for finding in lost_configs(store, read_store_configs(store))]

@@ -58,11 +58,6 @@ class Position:
         return {"physical_offset": self.physical_offset, "last_record": self.last_record, "mark": self.mark}
 
 
-def log_begin(store: Store) -> int:
-    """Physical offset of the log's first byte; 0 without a log."""
-    return store.commitlog[0].start if store.commitlog else 0
-
-
 def mark_of(store: Store, physical_offset: int) -> str | None:
     """Tells the bytes before a physical offset: a digest of the first record's fixed fields in their file, and of the
     last bytes; None where no file has them, or the file holds none yet.
@@ -87,7 +82,7 @@ def what_is_lost(store: Store, position: Position) -> str | None:
     Raises:
         UnreadableError: the log cannot be read there.
     """
-    begin, end = log_begin(store), max((segment.end for segment in store.commitlog), default=0)
+    begin, end = store.log_start, max((segment.end for segment in store.commitlog), default=0)
     at = position.physical_offset
     if end < at:
         return f"its commit log ends at {end}, but was read up to {at}: it was replaced or cut"

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import rmqtool
-from rmqtool.engine.segments.log_position import Position, flushed_end, log_begin, mark_of, what_is_lost
+from rmqtool.engine.segments.log_position import Position, flushed_end, mark_of, what_is_lost
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.frames import table_frame
@@ -161,7 +161,7 @@ class IncrementalExport:
     def _next_range(self, before: Mapping[str, Any], store: Store) -> tuple[str, int, Position, bool]:
         """A store, where its next range starts and ends, and whether its log has more than a batch takes."""
         label, known = store.view.label, None
-        begin = Position(log_begin(store))
+        begin = Position(store.log_start)
         if label in before:
             known = Position.parse(before[label])
             message = what_is_lost(store, known)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rmqtool.errors import UsageError, WriteError
 from rmqtool.store.location import is_url
-from rmqtool.store.source import reason
+from rmqtool.store.sink import reported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +81,7 @@ class LocalFiles:
 
     def sizes(self, folder: str) -> dict[str, int]:
         root = Path(folder)
-        with _told(folder):
+        with reported(folder):
             return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
 
     def read(self, place: str) -> str | None:
@@ -94,20 +94,20 @@ class LocalFiles:
 
     def write(self, place: str, text: str) -> None:
         path = Path(place)
-        with _told(place):
+        with reported(place):
             path.parent.mkdir(parents=True, exist_ok=True)
             beside = path.with_name(f".{path.name}.tmp")
             beside.write_text(text, "utf-8")
             beside.replace(path)
 
     def move(self, source: str, target: str) -> None:
-        with _told(target):
+        with reported(target):
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             Path(source).rename(target)
 
     def remove(self, place: str) -> None:
         path = Path(place)
-        with _told(place):
+        with reported(place):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -242,14 +242,6 @@ def _hash_of(path: str) -> str:
         while block := file.read(_HASH_BLOCK):
             digest.update(block)
     return digest.hexdigest()
-
-
-@contextmanager
-def _told(place: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(f"{place}: {reason(error)}") from error
 
 
 @contextmanager

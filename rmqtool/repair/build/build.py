@@ -81,7 +81,7 @@ class _Build:
             request=setup.request,
             directory=directory,
             with_extensions=setup.sizes.extension is not None,
-            log_end=setup.minimum,
+            log_end=setup.store.log_start,
         )
 
     def run(self) -> None:
@@ -197,7 +197,7 @@ class _Build:
     def _index(self, sink: FileSink) -> IndexWriter:
         setup = self._setup
         if setup.request.earlier:
-            self._index_head = copied_prefix(sink, setup.store, setup.minimum, setup.rules)
+            self._index_head = copied_prefix(sink, setup.store, setup.store.log_start, setup.rules)
         # Named by the log's time, not by the clock: the same log gives the same files.
         writer = IndexWriter(
             sink,

@@ -126,11 +126,6 @@ class BuildContext:
         """Physical offsets at which files of the log begin."""
         return (*self.request.earlier, *(segment.start for segment in self.store.commitlog))
 
-    @property
-    def minimum(self) -> int:
-        """Physical offset at which the log, or the window of it, begins."""
-        return self.store.commitlog[0].start if self.store.commitlog else 0
-
 
 class QueueIndexBuilder:
     """Some queues of a store, and its index, that are being written."""
@@ -146,7 +141,9 @@ class QueueIndexBuilder:
         """`wants` tells which queues; None writes the index only."""
         self._sink = TrackingSink(sink)
         self._wants = wants
-        self.heads = QueuePrefixes(setup.store, setup.sizes, setup.minimum, is_window=bool(setup.request.earlier))
+        self.heads = QueuePrefixes(
+            setup.store, setup.sizes, setup.store.log_start, is_window=bool(setup.request.earlier)
+        )
         self.writer = DerivedWriter(
             self._sink,
             setup.sizes,

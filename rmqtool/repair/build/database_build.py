@@ -179,7 +179,7 @@ class _NewDatabase:
     known_ends: Mapping[QueueKey, StoredEnd]
 
     def __post_init__(self) -> None:
-        self.log_minimum = self.store.commitlog[0].start if self.store.commitlog else 0
+        self.log_minimum = self.store.log_start
         self.kept = {key: ends for key, ends in self._kept() if key not in self.rows.queues}
         self.ends: dict[QueueKey, StoredEnds] = dict(self.kept)
         self.ends.update({key: StoredEnds(None, queue.end) for key, queue in self.rows.queues.items()})

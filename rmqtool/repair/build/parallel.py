@@ -197,7 +197,11 @@ def _buckets(setup: BuildContext, splits: Sequence[DispatchResult]) -> set[int]:
     """Those with entries, or with queues of which the log may have no record any more."""
     if setup.request.queue is None:
         return set()
-    there = {bucket_of(*name) for name in (*setup.store.queues, *setup.store.batch_queues)} if setup.minimum else set()
+    there = (
+        {bucket_of(*name) for name in (*setup.store.queues, *setup.store.batch_queues)}
+        if setup.store.log_start
+        else set()
+    )
     return there.union(*(split.buckets for split in splits))
 
 

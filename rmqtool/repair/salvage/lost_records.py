@@ -63,7 +63,7 @@ class LostRecords:
             UnreadableError: a file of a queue may not be opened.
         """
         self._store, self._log, self._record_crc = store, log, record_crc
-        minimum = store.commitlog[0].start if store.commitlog else 0
+        minimum = store.log_start
         self._queues = [
             *self._mapped(store.queues.values(), store.consumequeue_file_size, minimum, is_batch=False),
             *self._mapped(store.batch_queues.values(), store.batch_file_size, minimum, is_batch=True),

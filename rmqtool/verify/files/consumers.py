@@ -82,7 +82,7 @@ def consumer_findings(
 
 
 def _begins(context: VerifyContext) -> Callable[[QueueKey], int | None]:
-    minimum = context.store.commitlog[0].start if context.store.commitlog else 0
+    minimum = context.store.log_start
 
     @cache
     def begin_of(name: QueueKey) -> int | None:

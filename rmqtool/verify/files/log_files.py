@@ -231,7 +231,7 @@ def missing_begin(
     Args:
         newest: physical offset and size of the newest record that a unit points to; -1 and 0 without one.
     """
-    size, start = store.commitlog_file_size, store.commitlog[0].start if store.commitlog else 0
+    size, start = store.commitlog_file_size, store.log_start
     if not size or log_end > start or newest[0] < 0 or newest[0] + newest[1] > start - size:
         return
     begin = start - (start - newest[0] - 1) // size * size - size

@@ -141,7 +141,7 @@ def newest_record(context: VerifyContext) -> tuple[int, int]:
     """Physical offset and size of the newest record that a unit points to; -1 and 0 without one."""
     if context.order is not None:
         return context.order.newest
-    end = context.store.commitlog[-1].end if context.store.commitlog else 0
+    end = context.store.log_end
     place, newest, owner = -1, -1, None
     for queue in chain(context.queues.values(), context.batch_queues.values()):
         last_place, physical_offset = newest_start(queue.units, end)
