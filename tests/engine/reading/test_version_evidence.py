@@ -6,7 +6,7 @@ import pytest
 
 from rmqtool.engine.reading import version_evidence
 from rmqtool.engine.reading.version_evidence import infer_version
-from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED, parse_version
+from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED, SUPPORTED_RULES, parse_version, rules_for
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.conftest import Unpacked
@@ -37,7 +37,7 @@ def test_a_new_release_does_not_change_whose_rules_apply(
 ) -> None:
     store = survey(open_directory(golden(name)))
     before = infer_version(store)
-    monkeypatch.setattr(version_evidence, "SUPPORTED", (*SUPPORTED, "5.6.0"))
+    monkeypatch.setattr(version_evidence, "SUPPORTED_RULES", (*SUPPORTED_RULES, rules_for("5.6.0")))
     after = infer_version(store)
     if before is None or after is None:
         assert after == before
