@@ -43,6 +43,7 @@ class Browser(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "Help"),
+        Binding("q", "quit", "Quit"),  # stays in sight on a narrow terminal
         Binding("tab", "other_list", "Tab", show=False, priority=False),
         Binding("slash", "filter", "Topics"),
         Binding("o", "queue_offset", "Offset"),
@@ -51,7 +52,6 @@ class Browser(App[None]):
         Binding("p", "physical_offset", "Physical"),
         Binding("f", "findings", "Findings"),
         Binding("z", "toggle_places", "Wide"),
-        Binding("q", "quit", "Quit"),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
 
