@@ -231,7 +231,6 @@ _CHANGES: Final = (
         topic_limit_in_bytes=True,
         topic_length_max=127,
         properties_limit_in_characters=False,
-        long_retry_topics=True,
         strips_wait=False,
         further_offsets_always_advance=True,
         property_map_capacity=128,
@@ -301,6 +300,7 @@ _CHANGES: Final = (
     ),
     _since(
         "5.4.0",
+        long_retry_topics=True,
         index_tags=True,
         rocksdb_side_store=True,
         combines_queue_sides=True,
