@@ -38,7 +38,7 @@ HAS_REMAINS = ("flip-store-timestamp", "log-stray-directory", "slave-middle", "s
 """Stores that have such findings afterwards, by a part of the name."""
 NO_LOG = ("log-dir-empty", "log-dir-missing")
 READ_BY_ALL = frozenset(EXAMINED)
-OLD_BROKERS = {"ipv6": {"4.4.0"}, "inner-batch": {"4.4.0", "4.9.8"}, "v2": {"4.4.0", "4.9.8"}}
+OLD_BROKERS = {"ipv6": {"4.4.0"}, "multi-path": {"4.4.0"}, "inner-batch": {"4.4.0", "4.9.8"}, "v2": {"4.4.0", "4.9.8"}}
 """Stores that older brokers cannot read, damaged or not."""
 
 
