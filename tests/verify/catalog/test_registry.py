@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtool.verify.catalog import finding as catalog
 from rmqtool.verify.catalog.finding import Severity
 from rmqtool.verify.catalog.registry import CATALOG, finding
 
@@ -51,7 +52,9 @@ def test_every_kind_is_found_by_some_check() -> None:
         for path in (ROOT / "rmqtool" / folder).rglob("*.py")
         if path.parent.name != "catalog"
     )
+    named = {name for name, value in vars(catalog).items() if name.isupper() and isinstance(value, str)}
     used = set(re.findall(r'"([a-z]+\.[a-z-]+)"', checks))
+    used |= {getattr(catalog, name) for name in named if re.search(rf"\b{name}\b", checks)}
     assert [entry.id for entry in CATALOG if entry.id not in used] == []
 
 
