@@ -15,6 +15,8 @@ SPARK_FILES: Final = (
     "tests/pipeline/test_commands.py",
     "tests/pipeline/test_every_store.py",
     "tests/pipeline/test_runner.py",
+    "tests/pipeline/test_stream.py",
+    "tests/pipeline/test_cluster_examples.py",
     "tests/pipeline/jobs/test_incremental.py",
     "tests/pipeline/tables/test_fleet_findings.py",
 )
