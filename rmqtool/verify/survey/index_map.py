@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -134,7 +135,7 @@ class IndexPass:
     def run(self, open_file: Open) -> IndexMap | None:
         """Check the file; None where nothing of it can be used."""
         account = self.account.file(self.entry.path, self.entry.size)
-        if self.entry.size < entry_position(1, self.slot_count):
+        if self.entry.size < self._entries_at + ENTRY_SIZE:
             account.reported += self.entry.size
             text = f"{self.entry.size} bytes, which is less than the header and {self.slot_count} slots have"
             self._say("index.bad-header", text, length=self.entry.size)
@@ -158,10 +159,15 @@ class IndexPass:
     @property
     def _room(self) -> int:
         """Entries for which the file has room to a broker, which uses no more of a long file than a full one has."""
-        return self.full_room or -(-(self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
+        return self.full_room or -(-(self.entry.size - self._entries_at) // ENTRY_SIZE)
+
+    @cached_property
+    def _entries_at(self) -> int:
+        """File position of entry 0, which is never used."""
+        return entry_position(0, self.slot_count)
 
     def _length(self) -> None:
-        size = entry_position(self._room, self.slot_count)
+        size = self._entries_at + self._room * ENTRY_SIZE
         if self.entry.size == size:
             return
         text = f"{self.entry.size} bytes, a full file has {size}"
@@ -178,7 +184,7 @@ class IndexPass:
     def _check(self, source: ByteSource) -> IndexMap:
         header = np.frombuffer(self._read(source, 0, HEADER_SIZE), HEADER.dtype)[0]
         following = int(header["next_entry_number"])
-        capacity = min(self._room, (self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
+        capacity = min(self._room, (self.entry.size - self._entries_at) // ENTRY_SIZE)
         counted = self._last_entry(source, capacity)
         # A broker lengthens a short file with zeros, so only the entries that were cut off are lost.
         is_cut = capacity < following <= self._room
@@ -199,7 +205,7 @@ class IndexPass:
                 length=(counted - count) * ENTRY_SIZE,
             )
         # In the order of the file, if there is memory for the slots: who reads a built file so knows its digest.
-        size = entry_position(1, self.slot_count) - HEADER_SIZE  # with entry 0, which is never used
+        size = self._entries_at + ENTRY_SIZE - HEADER_SIZE  # with entry 0
         has_room = not is_cut and memory_budget().share(size, 8) == size
         slots = self._read(source, HEADER_SIZE, size) if has_room else None
         latest, runs, sums = self._chains(source, count)
@@ -228,7 +234,7 @@ class IndexPass:
 
     def _last_entry(self, source: ByteSource, capacity: int) -> int:
         """Number of the last entry with any byte that is not zero; an entry of zeros is none, for no record is."""
-        start, end = entry_position(0, self.slot_count), entry_position(capacity, self.slot_count)
+        start, end = self._entries_at, self._entries_at + capacity * ENTRY_SIZE
         longest = 1 << 12
         for low, high in reversed(list(source.extents(start, end))):
             at = high
