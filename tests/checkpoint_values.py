@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.checkpoint import Checkpoint, parse_checkpoint
 from rmqtool.formats.index import HEADER
 from rmqtool.formats.tags import parse_delay_levels

@@ -14,7 +14,7 @@ from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import Boundary, QueueUnit
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage, message_of_unit
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import RmqtoolError, UsageError
 from rmqtool.formats.message_id import message_ids
 from rmqtool.formats.queue_name import QueueName

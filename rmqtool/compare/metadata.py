@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from rmqtool.compare.other_files import READ, other_files
 from rmqtool.engine.reading.summary import QueueSummary, summarize
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.controller import EPOCHS, agreed_end
 from rmqtool.formats.queue_name import QueueName

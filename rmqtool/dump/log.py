@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from rmqtool.dump.messages import DumpedMessages
 from rmqtool.dump.request import RowSource
-from rmqtool.engine.rules.versions import BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MESSAGE_MAGICS, PHYSICAL_OFFSET_AT

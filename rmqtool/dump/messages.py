@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.commitlog import BORN_HOST_AT, STORE_HOST_AT
 from rmqtool.formats.java_text import decode_java_utf8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmqtool.dump.listings import ListingDump
 from rmqtool.dump.request import Request
 from rmqtool.dump.target import DumpKind, Target
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import properties
 from rmqtool.store.directory import Store
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rmqtool.dump.messages import DumpedMessages
 from rmqtool.dump.waiting import DELAYED_TOPICS, DueTimes, waiting_of
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import RefusedError, UnsupportedError
 from rmqtool.formats import properties, system_flag
 from rmqtool.formats.java_text import decode_java_utf8

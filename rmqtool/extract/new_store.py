@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.engine.append.log_writer import LogWriter
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import RmqtoolError, UnsupportedError
 from rmqtool.extract.chosen import Choice, ChosenRecord, ChosenRecords, QueueRange
 from rmqtool.extract.config_files import config_files

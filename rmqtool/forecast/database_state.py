@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.queues.database_queue import DatabaseQueue
 from rmqtool.engine.queues.extension import QueueExtension
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.load import LoadFailure
 from rmqtool.formats.queue_name import QueueName

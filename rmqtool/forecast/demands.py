@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import DLEDGER_LOG, UnsupportedError
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

@@ -10,7 +10,7 @@ from threading import Lock
 
 from rmqtool.engine.reading.log_end import FILES_FROM_END, log_tail
 from rmqtool.engine.reading.messages_without_log import messages_without_log
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast.log_scan import PlainRecords

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.index_entries import index_entries
 from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, read_index_file
 from rmqtool.engine.dispatch.queue_entries import Rows
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.log_scan import Records
 from rmqtool.forecast.options import ForecastOptions

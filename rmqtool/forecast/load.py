@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final
 
 from rmqtool.engine.rules.algorithms import SizeMismatch
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.store.config.config_json import (

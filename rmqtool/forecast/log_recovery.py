@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from struct import Struct
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.log_scan import FileEnd, FileScan, PlainRecords, Records
 from rmqtool.forecast.options import ForecastOptions

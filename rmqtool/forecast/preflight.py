@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.changes import VERSION_CHANGES, ChangeHarm, VersionChange
-from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store

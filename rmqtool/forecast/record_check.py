@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats import commitlog, system_flag

@@ -18,7 +18,7 @@ from rmqtool.engine.dispatch.placed_messages import PlacedMessages
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, queue_entries
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles, ReadCache
 from rmqtool.forecast import load
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseState

@@ -11,7 +11,7 @@ from typing import Final
 
 from rmqtool.engine.reading.log_end import FILES_FROM_END
 from rmqtool.engine.rules.algorithms import AbnormalStart, NormalStart
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.checkpoint import Checkpoint

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.changes import Feature
-from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.timers.waiting import waiting_messages
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats import commitlog, system_flag

@@ -23,7 +23,7 @@ from rmqtool.engine.dispatch.compaction import (
     configured_sizes,
     keyed_messages,
 )
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName

@@ -15,7 +15,7 @@ from typing import Final
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
 from rmqtool.engine.reading.dledger_log import DLedgerLog, dledger_logs
 from rmqtool.engine.reading.unread_files import unread_files
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
 from rmqtool.formats.queue_name import QueueKey, queue_key

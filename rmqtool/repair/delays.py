@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rmqtool.engine.reading.reader import open_reader
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.delays import DelayLevel, delay_levels
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import create_file, replace_file

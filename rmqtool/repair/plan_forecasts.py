@@ -9,7 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin

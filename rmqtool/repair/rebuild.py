@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.engine.reading.dledger_log import with_dledger_log
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import DLEDGER_LOG, UnsupportedError
 from rmqtool.repair.build.build import TAIL_FINDINGS, build
 from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps

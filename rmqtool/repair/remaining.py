@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.repair.build.log_window import window_of
 from rmqtool.repair.machine.plan import Remaining
 from rmqtool.repair.machine.planned_repair import PlannedRepair

@@ -14,7 +14,7 @@ from typing import Final
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue
 from rmqtool.engine.timers.timer_writer import CHECK_PATH, LOG_DIRECTORY, WHEEL_PATH, TimerShape, write_timer
 from rmqtool.engine.timers.waiting import waiting_messages

@@ -13,8 +13,8 @@ from typing import Final
 
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
-from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import REAL_TOPIC, SCHEDULE_TOPIC, SHARDING_KEY, TIMER_OUT_MS
 from rmqtool.formats.system_flag import TRANSACTION_COMMIT, TRANSACTION_MASK

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rmqtool.dump.messages import DumpedMessages
 from rmqtool.dump.waiting import DELAYED_TOPICS, DueTimes
 from rmqtool.engine.append.validation import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.properties import TIMER_DELIVER_MS
 from rmqtool.formats.tombstone import TOMBSTONE

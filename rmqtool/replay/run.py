@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from rmqtool.dump.waiting import DueTimes
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import AnswerError, ConnectionLostError, FrameError, RefusedError
 from rmqtool.remoting.codes import STORED, ResponseCode, code_name
 from rmqtool.remoting.requests import SentMessage, send_message

@@ -15,7 +15,7 @@ from rmqtool.engine.append.open_writer import config_of, existing_dispatcher, la
 from rmqtool.engine.append.store_writer import CHECKPOINT
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.reading.reader import open_reader
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats.checkpoint import FILE_SIZE, Checkpoint, build_checkpoint
 from rmqtool.store.directory import Store

@@ -12,7 +12,7 @@ from typing import Final
 
 from rmqtool.engine.append.store_writer import ABORT, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, WriteError
 from rmqtool.replication.build_behind import BuilderBehind
 from rmqtool.replication.config_copy import copy_config

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast import load
 from rmqtool.forecast.load import LoadFailure

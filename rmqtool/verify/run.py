@@ -17,7 +17,7 @@ from typing import Final
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.reading.unread_files import UnreadFiles
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner

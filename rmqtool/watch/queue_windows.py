@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
 from rmqtool.engine.queues.loaded_files import LoadedFiles
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS, UnitKind
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, queue_name

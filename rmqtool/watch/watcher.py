@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rmqtool.engine.reading.log_end import LogEnd, find_log_end
 from rmqtool.engine.reading.record import read_record
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.log_position import Position, mark_of, what_is_lost
 from rmqtool.engine.segments.open_files import OpenFiles

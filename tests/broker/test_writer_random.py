@@ -14,7 +14,8 @@ from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.reading.reader import Reader, open_reader
-from rmqtool.engine.rules.versions import BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL, Run
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.formats.batch import BatchPart

@@ -11,7 +11,8 @@ from rmqtool.engine.append.open_writer import config_of, existing_store, new_sto
 from rmqtool.engine.append.rewrite import hash_map_order
 from rmqtool.engine.append.status import PutResult, status_name
 from rmqtool.engine.append.writer_config import WriterConfig, config_from
-from rmqtool.engine.rules.versions import BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import End, Recipe, Run
 from rmqtool.formats.message_id import host_text
 from rmqtool.formats.properties import decode_properties, encode_properties

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmqtool.engine.rules.versions import BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.machine.digest import digest_of

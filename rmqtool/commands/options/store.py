@@ -14,7 +14,8 @@ import typer
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.completion import decoders, versions, versions_or_all
 from rmqtool.commands.options.help_groups import OUTPUT, STORE
-from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import NotAStoreError, RefusedError
 from rmqtool.evidence.location import BundleLocation, without_paths
 from rmqtool.formats.consumequeue import UNIT_SIZE

@@ -34,7 +34,8 @@ from rmqtool.commands.reading.preflight import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
-from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions

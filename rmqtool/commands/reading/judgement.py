@@ -17,7 +17,7 @@ from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment
 
 if TYPE_CHECKING:
-    from rmqtool.engine.rules.versions import BrokerRules
+    from rmqtool.engine.rules.broker_rules import BrokerRules
     from rmqtool.store.directory import Store
 
 

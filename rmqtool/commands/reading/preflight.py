@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rmqtool.commands.options.store import OpenedStore
-from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, BrokerRules, nearest_releases, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, nearest_releases, rules_for
 from rmqtool.errors import UsageError
 from rmqtool.forecast.preflight import Preflight
 from rmqtool.verdict.command_line import CommandLine

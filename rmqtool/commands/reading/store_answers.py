@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.reading.verify_judgement import exit_code_of, judged, repair_command
 from rmqtool.engine.reading.version_evidence import infer_version
-from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.pipeline.tables.findings_table import StoreCheck
 from rmqtool.pipeline.tables.fleet_findings import check_store

@@ -36,7 +36,8 @@ from rmqtool.engine.append.status import AppendStatus, PutResult, status_name
 from rmqtool.engine.append.store_writer import CrashStep, StoreWriter
 from rmqtool.engine.append.validation import queue_refusal
 from rmqtool.engine.append.writer_config import Slave, WriterConfig, config_from
-from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import OutputFormat, row_writer

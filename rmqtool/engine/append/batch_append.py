@@ -27,7 +27,7 @@ from rmqtool.engine.append.rewrite import is_plain_text, sent_text
 from rmqtool.engine.append.status import AppendStatus, PutResult, PutStatus
 from rmqtool.engine.append.validation import refusal
 from rmqtool.engine.append.writer_config import WriterConfig
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PROPERTIES_LENGTH_MAX
 from rmqtool.formats.message_id import offset_message_id

@@ -31,8 +31,8 @@ from rmqtool.engine.append.validation import (
 )
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.reading.record import Record, read_record
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
-from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.message_id import create_unique_key

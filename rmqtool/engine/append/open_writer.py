@@ -18,7 +18,7 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.reading.log_end import find_log_end
 from rmqtool.engine.reading.reader import Reader, open_reader
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.formats.checkpoint import Checkpoint

@@ -17,8 +17,8 @@ from rmqtool.engine.append.message import Message
 from rmqtool.engine.append.validation import delay_level
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.algorithms import MultiDispatch
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
-from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import java_hash

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rmqtool.engine.append.client_settings import ClientSettings
 from rmqtool.engine.append.validation import is_legal_name
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats import properties as names
 from rmqtool.store.config.config_json import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.status import PutResult, PutStatus
 from rmqtool.engine.append.writer_config import Replication, Slave
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import properties as names
 
 SYNCHRONOUS = "SYNC_MASTER"

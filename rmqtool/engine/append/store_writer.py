@@ -27,7 +27,7 @@ from rmqtool.engine.append.store_state import (
     waits_for_store,
 )
 from rmqtool.engine.append.writer_config import WriterConfig
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.abort import build_abort
 from rmqtool.formats.checkpoint import FILE_SIZE, Checkpoint, build_checkpoint
 from rmqtool.store.directory import Segment

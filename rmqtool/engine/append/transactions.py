@@ -14,7 +14,7 @@ from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.rewrite import CLIENT_MAP_CAPACITY, encode_map, hash_map_order, ordered
 from rmqtool.engine.append.status import PutResult, PutStatus, put_status, refused, response_to
 from rmqtool.engine.reading.record import Record
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.properties import encode_properties

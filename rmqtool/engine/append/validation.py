@@ -12,7 +12,7 @@ from typing import Final
 
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.writer_config import WriterConfig
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import java_length

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s, RowBytes, Rows, batch_bytes
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import system_flag
 from rmqtool.formats.index import key_text, tag_text
 from rmqtool.formats.java_text import decode_java_utf8, java_hash, java_length

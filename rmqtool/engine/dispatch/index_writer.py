@@ -15,7 +15,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch.index_entries import COMPILED_FROM_ROWS, KERNEL, IndexEntries
 from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import LATEST_MS
 from rmqtool.formats.index import (

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.rules.algorithms import MultiDispatch
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
-from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.properties import (
     INNER_BASE,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.queue_entries import Int64s, QueueEntries
 from rmqtool.engine.dispatch.stream_writer import StreamWriter
 from rmqtool.engine.queues.loaded_files import LoadedFiles
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END
 from rmqtool.store.sink import FileSink

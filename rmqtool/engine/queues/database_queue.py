@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.engine.queues.unit import Boundary, QueueUnit
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import UNIT_SIZE

@@ -19,7 +19,7 @@ from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.queues.loaded_files import LoadedFiles, minimum_position
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS, UnitKind
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import loaded_segments
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats.queue_name import QueueName

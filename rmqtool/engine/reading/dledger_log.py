@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.record import Record, SingleRecord, decode_record
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import RecordLocation
 from rmqtool.formats import dledger
 from rmqtool.scan.blocks import last_data_end

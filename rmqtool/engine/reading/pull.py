@@ -15,7 +15,7 @@ from enum import Enum
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import QueueUnit
 from rmqtool.engine.reading.stored_message import StoredMessage, message_of_unit
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UsageError
 from rmqtool.formats.java_text import java_hash

@@ -12,7 +12,7 @@ from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.pull import GetMessageResult, PullLimits, parse_tag_filter, pull
 from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult, query
 from rmqtool.engine.reading.stored_message import StoredMessage, message_at
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import DLEDGER_LOG, UnreadableError, UnsupportedError, UsageError

@@ -13,7 +13,7 @@ from functools import cached_property
 from struct import Struct
 from typing import Final, Protocol
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log, RecordLocation
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, properties, system_flag

@@ -15,7 +15,7 @@ from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.log_end import LogEnd, find_log_end
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.reading.unread_files import has_to_open, unread_configs
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError

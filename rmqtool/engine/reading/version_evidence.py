@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.algorithms import MultiDispatch
-from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED_RULES, BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED_RULES, rules_for
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rmqtool.engine.rules.algorithms import MultiDispatch
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 
 Concerns = Callable[[BrokerRules, BrokerRules], bool]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from rmqtool.engine.rules.algorithms import SizeMismatch
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from rmqtool.engine.reading.version_evidence import infer_version
-from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.pipeline.tables.texts import LIST_TYPE
 from rmqtool.store.directory import Store
 from rmqtool.store.probe_lock import lock_report

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
 from rmqtool.pipeline.tables.column_comments import commented

@@ -18,7 +18,7 @@ from typing import Final
 
 from rmqtool.engine.dispatch.derived_writer import EntrySelector
 from rmqtool.engine.dispatch.index_writer import IndexWriter
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.repair.build.builder import BuildContext, QueueIndexBuilder
 from rmqtool.repair.build.gap_queue_writer import RecordOffsets
 from rmqtool.repair.build.index_prefix import IndexPrefix, copied_prefix

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import (
     FIELDS_SIZE,

@@ -17,7 +17,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch.derived_writer import HELD_ROWS_MAX, EntrySelector
 from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError, WriteError
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, queue_name

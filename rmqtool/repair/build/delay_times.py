@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from rmqtool.engine.reading.reader import open_reader
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.delays import shown_delays
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import SCHEDULE_TOPIC

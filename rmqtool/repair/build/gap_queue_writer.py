@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import Int64s, QueueEntries
 from rmqtool.engine.dispatch.queue_writer import QueueEnd, QueueWriter
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.repair.build.kept_units import KeptUnits

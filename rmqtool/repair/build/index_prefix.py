@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.index_entries import IndexEntries
 from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, enter
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.index import ENTRY, IndexHeader, entry_position, file_size
 from rmqtool.store.directory import Store
 from rmqtool.store.index_file import IndexFile, index_headers

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from rmqtool.engine.reading.dledger_log import BadRange, DLedgerLog, LogEntry, read_entries
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MAGIC_BYTES, PHYSICAL_OFFSET_AT
 from rmqtool.formats.dledger import ENTRY_SIZE

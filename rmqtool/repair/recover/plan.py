@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.build.build import build

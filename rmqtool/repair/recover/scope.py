@@ -8,7 +8,7 @@ from contextlib import closing
 
 import numpy as np
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.forecast.forecast import scan_begin
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.repair.compaction import plan_compaction
 from rmqtool.repair.delays import plan_delays

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.reading.record import read_record
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import WriteError

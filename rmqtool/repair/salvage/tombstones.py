@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rmqtool.engine.append.encoder import RecordColumns, encode_blank, encode_records, record_size, topic_part
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import properties, system_flag
 from rmqtool.formats.queue_name import topic_text
 from rmqtool.formats.record_crc import PROPERTY_SIZE

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.compaction import configured_sizes, keyed_messages
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE

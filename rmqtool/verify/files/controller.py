@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.controller import EPOCHS, IDENTITY, identity_problem
 from rmqtool.store.config.epochs import BACKUP, read_epochs, read_text_file

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rmqtool.engine.reading.reader import open_reader
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.delays import DelayLevel, delay_levels, newest_store_ms
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import SCHEDULE_TOPIC

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.engine.reading.dledger_log import BadRange, DLedgerLog, LogEntry, dledger_logs, read_entries, read_units
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import dledger
 from rmqtool.scan.rules import FINDING_IDS, Verdict

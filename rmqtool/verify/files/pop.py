@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.unread_files import UnreadFiles, has_to_open
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.pop import PopState, database_messages, popped_messages, read_pop_log
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.pop import REVIVE_TOPIC

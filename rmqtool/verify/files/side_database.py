@@ -21,7 +21,7 @@ from rmqtool.engine.reading.message_places import search_log
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.reading.unread_files import UnreadFiles, has_to_open
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.properties import TRANSACTION_ID
 from rmqtool.formats.rocksdb.store import (

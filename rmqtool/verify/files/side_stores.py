@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding

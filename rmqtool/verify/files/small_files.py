@@ -9,7 +9,7 @@ from typing import Final
 
 from rmqtool.engine.dispatch.index_writer import DIRECTORY
 from rmqtool.engine.queues.extension import chain_end
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import (

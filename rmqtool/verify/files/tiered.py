@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.engine.reading.unread_files import UnreadFiles
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log

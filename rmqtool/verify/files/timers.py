@@ -16,7 +16,7 @@ from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import QueueUnit
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.loaded_timer import (
     ChainEnd,
     LoadedSlot,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from rmqtool.engine.reading.reader import open_reader
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.transactions import committed_halves, next_offsets, not_ended, read_operations
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import HALF_TOPIC, OPERATION_TOPIC

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.queue_name import QueueKey, queue_key
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Segment, Store

@@ -6,8 +6,9 @@ from dataclasses import fields, replace
 
 import pytest
 
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.changes import VERSION_CHANGES, WITHOUT_REASON, Feature, VersionChange
-from rmqtool.engine.rules.versions import RANGES, BrokerRules
+from rmqtool.engine.rules.versions import RANGES
 
 NAMING = {"version", "first", "note"}
 RULES = {field.name for field in fields(BrokerRules)} - NAMING

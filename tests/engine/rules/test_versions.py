@@ -18,7 +18,8 @@ from rmqtool.engine.rules.algorithms import (
     SizeMismatch,
     TimeLookup,
 )
-from rmqtool.engine.rules.versions import NEWEST, RANGES, SUPPORTED, BrokerRules, parse_version, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import NEWEST, RANGES, SUPPORTED, parse_version, rules_for
 from rmqtool.errors import UsageError
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import batch_bytes, queue_entries
-from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.build.builder import dispatch_settings

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.engine.rules.versions import BrokerRules, rules_for
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats import properties, system_flag
 from rmqtool.formats.properties import HALF_TOPIC
 from rmqtool.formats.record_crc import PROPERTY_SIZE, record_crc_matches
