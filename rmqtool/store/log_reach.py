@@ -48,8 +48,6 @@ def _ends_inside(view: StoreView, last: Entry, position: int) -> bool:
     Raises:
         UnreadableError: the file cannot be read.
     """
-    # Late, for it brings construct with it, which a store whose units are sound does not need.
-
     with closing(view.open(last.path)) as source:
         frame = read_range(source, position, _FRAME.size)
     if len(frame) < _FRAME.size:

@@ -1,4 +1,4 @@
-"""Stores that we recovered, before real brokers: nothing is cut or written anew, all is served, and they go on."""
+"""Stores that we recovered, before real brokers: nothing is cut or rebuilt, all is served, and they continue."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

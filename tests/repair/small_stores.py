@@ -123,7 +123,7 @@ PLANS: dict[str, MakePlan] = {"recovery": recovery, "rebuilding": rebuilding, "c
 
 
 def files_of(root: Path) -> dict[str, FileState]:
-    """Every file and directory but the store directory's own time and `lock`, which each broker writes anew."""
+    """Every file and directory but the store directory's own time and `lock`, which each broker writes again."""
     state = store_state(root)
     return {path: found for path, found in state.items() if path not in (".", "lock")}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from inspect import Parameter
@@ -25,11 +26,12 @@ def save_plan(path: Path, plan: Plan, options: Mapping[str, Any]) -> None:
     Raises:
         WriteError: it cannot be written.
     """
+    was_there = os.path.lexists(path)
     try:
         path.write_text(json_text({**plan.to_json(), "options": dict(options)}, indent=2) + "\n", "utf-8")
     except OSError as error:
-        if path.is_file():
-            path.unlink()  # nobody can apply a part of a plan
+        if not was_there:  # what was there is somebody's, and may not even have been opened
+            path.unlink(missing_ok=True)
         raise WriteError(f"{path}: {reason(error)}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from contextlib import suppress
@@ -72,12 +73,14 @@ def make(
         raise UsageError(unknown_name("recipe", name, RECIPES, "rmqtool fixture list"))
     version = _version(settings or [])
     messages_of(context).interrupted = f"{directory} may be incomplete"
-    is_new = not directory.exists()
+    is_new = not os.path.lexists(directory)
+    is_ours = is_new or (directory.is_dir() and not any(directory.iterdir()))
     try:
         make_store(recipe, directory, version, seed)
         _write_mark(directory, {"recipe": name, "version": version, "seed": seed, "damage": []})
     except WriteError:
-        _clear(directory, is_new=is_new)
+        if is_ours:
+            _clear(directory, is_new=is_new)
         raise
 
 
@@ -196,7 +199,7 @@ def _read_mark(directory: Path) -> dict[str, Any]:
 
 
 def _clear(directory: Path, *, is_new: bool) -> None:
-    """Remove a store that could not be written whole; nothing else was in its directory."""
+    """Remove a store that could not be written whole, from a directory that was new or empty."""
     with suppress(OSError):
         for path in directory.iterdir():
             if path.is_dir() and not path.is_symlink():

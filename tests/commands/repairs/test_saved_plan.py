@@ -111,3 +111,16 @@ def test_a_plan_that_a_full_disk_cuts_is_removed(
     ran = rmqtool("recover", golden("5.5.0-crashed"), "--plan", saved)
     assert (ran.code, ran.err) == (4, f"rmqtool: {saved}: no space left on device\n")
     assert not saved.exists()
+
+
+def test_a_file_that_no_plan_could_be_written_to_stays(
+    golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    saved = tmp_path / "plan.json"
+    saved.write_bytes(b"somebody's")
+    monkeypatch.setattr(Path, "write_text", refused)
+    assert rmqtool("recover", golden("5.5.0-crashed"), "--plan", saved).code == 4
+    assert saved.read_bytes() == b"somebody's"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtool.errors import WriteError
 from tests.commands.transcripts import rmqtool
 
 
@@ -27,3 +28,13 @@ def test_a_store_that_a_full_disk_cuts_is_removed(
     assert "no space left on device" in ran.err
     assert store.exists() is not is_new
     assert list(tmp_path.glob("store/*")) == []
+
+
+def test_what_lies_in_a_directory_stays_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise WriteError("no space left on device")
+
+    monkeypatch.setattr("rmqtool.commands.writing.fixture.make_store", full)
+    (tmp_path / "precious").write_bytes(b"1")
+    assert rmqtool("fixture", "make", "crashed", tmp_path).code == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]

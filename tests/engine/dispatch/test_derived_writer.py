@@ -41,8 +41,8 @@ HEAD_IS_GONE = {
     "5.5.0-filler-queue": "the log begins behind what the kept queues begin with",
 }
 DISPATCHED_FROM = {
-    "5.5.0-filler-min-zero": (81920, "the broker made its lost queues anew from the tenth file from the end on"),
-    "5.5.0-filler-queue": (262144, "the broker made its lost queues anew from the last file on"),
+    "5.5.0-filler-min-zero": (81920, "the broker rebuilt its lost queues from the tenth file from the end on"),
+    "5.5.0-filler-queue": (262144, "the broker rebuilt its lost queues from the last file on"),
 }
 """Physical offset from which the broker dispatched the log again."""
 STALE_UNITS = {
@@ -96,7 +96,7 @@ def _clock() -> Callable[[], int]:
 
 
 def _derive(name: str, store: Path, target: Path, *, compiled: bool) -> int:
-    """Write a store's derived files anew from its log; the first physical offset that was dispatched."""
+    """Write a store's derived files again from its log; the first physical offset that was dispatched."""
     target.mkdir(exist_ok=True)
     version, config = _config(name)
     rules, sizes = rules_for(version), golden_stores.settings(name)

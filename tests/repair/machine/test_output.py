@@ -121,7 +121,7 @@ def test_a_store_that_changes_while_it_is_copied_is_refused(places: StorePaths, 
 
 
 def comparable(root: Path) -> dict[str, FileState]:
-    """Files and directories without times of what a repair makes anew, and without the tool's own."""
+    """Files and directories without times of what a repair makes again, and without the tool's own."""
     return {
         path: state._replace(mtime_ns=0 if path == NEW_QUEUE or not state.digest else state.mtime_ns)
         for path, state in files_of(root).items()

@@ -1,4 +1,4 @@
-"""Sectors that the disk does not give: planned over, written anew, and taken back as far as they could be read."""
+"""Sectors that the disk does not give: planned over, written again, and taken back as far as they could be read."""
 
 from __future__ import annotations
 
