@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / "golden"
+LIFE_FOLDER = FOLDER / "life"
 SUFFIX = ".tar.xz"
 
 Row = list[Any]
@@ -217,8 +218,9 @@ def more_verdicts(name: str) -> Mapping[str, Any]:
 
 
 def unpack(name: str, folder: Path) -> Path:
-    """Unpack a store into `folder`, holes and modification times kept; the store's path."""
-    with tarfile.open(FOLDER / f"{name}{SUFFIX}") as archive:
+    """Unpack a store, one of a life too, into `folder`, holes and modification times kept; the store's path."""
+    archives = FOLDER if name in _archives() else LIFE_FOLDER
+    with tarfile.open(archives / f"{name}{SUFFIX}") as archive:
         # The first patch releases of Python 3.11 have no filters; the argument of extractall would be an error there.
         archive.extraction_filter = getattr(tarfile, "tar_filter", None)
         archive.extractall(folder)  # noqa: S202 - our own archives, and filtered
