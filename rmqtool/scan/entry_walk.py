@@ -49,6 +49,7 @@ class EntryWalk(Walk):
             if len(rows) >= ROWS_MAX:
                 yield self._batch(rows)
                 rows = []
+        end = max(end, position)  # a message without properties ends in zeros, and so does an entry without a message
         place = self.split.physical_offset + position
         if self._is_end(position):
             end = source.size
