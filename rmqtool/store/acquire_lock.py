@@ -135,6 +135,9 @@ def demand_free(root: Path, log_directories: tuple[Path, ...] = ()) -> None:
 
 def _require_unused(root: Path, log_directories: tuple[Path, ...]) -> None:
     report = lock_report(root, log_directories)
+    for lock in report.others:
+        if lock.status is LockStatus.HELD:
+            raise RefusedError(f"{lock.path}: a broker holds the lock of the store in which files of {root} are")
     loading = [lock for lock in report.databases if lock.status is LockStatus.HELD]
     if loading or report.mapping_pids:
         who = ", ".join(str(pid) for pid in report.mapping_pids) or loading[0].owner_pid

@@ -16,10 +16,12 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
+
+from rmqtool.store.outer_directories import outer_directories, root_around
 
 LOCK_NAME: Final = "lock"
 ROCKS_LOCKS: Final = (
@@ -63,26 +65,36 @@ class LockReport:
     """Locks of the RocksDB databases that are there."""
     mapping_pids: tuple[int, ...]
     """Other processes that have a file of the store mapped; best effort, for not every process may be looked at."""
+    others: tuple[Lock, ...] = ()
+    """Locks, by absolute path, of other stores in which files of this one lie."""
 
     @property
     def is_in_use(self) -> bool:
         """Whether a broker runs, or loads, on the store as far as can be seen."""
-        held = any(lock.status is LockStatus.HELD for lock in (self.lock, *self.databases))
+        held = any(lock.status is LockStatus.HELD for lock in (self.lock, *self.databases, *self.others))
         return held or bool(self.mapping_pids)
 
 
-def lock_report(root: Path, log_directories: Iterable[Path] = ()) -> LockReport:
+def lock_report(root: Path, log_directories: Iterable[Path] = (), owner: Path | None = None) -> LockReport:
     """Look at all that tells of a running broker.
 
     Args:
         root: the store directory.
         log_directories: where the commitlog lies if not in the store directory.
+        owner: another store to which the log belongs.
     """
     databases = (lock_state(root, path) for path in ROCKS_LOCKS)
+    outer = tuple(outer_directories(root, log_directories))
+    around = (owner, *(root_around(directory, root) for directory in outer))
     return LockReport(
         lock_state(root),
         tuple(lock for lock in databases if lock.status is not LockStatus.ABSENT),
-        processes_mapping((root, *log_directories)),
+        processes_mapping((root, *outer)),
+        tuple(
+            replace(lock_state(other), path=str(other / LOCK_NAME))
+            for other in dict.fromkeys(around)
+            if other is not None
+        ),
     )
 
 

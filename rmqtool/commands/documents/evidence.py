@@ -102,7 +102,7 @@ def evidence(
     opened.tell(messages)
     refuse_inside_store(output, "a bundle", place, opened.store.settings.commitlog_directories)
     demand_new("--output", output)
-    if lock_of(place, opened.store).is_in_use:
+    if lock_of(place, opened.store, opened.foreign).is_in_use:
         messages.warn("a broker uses the store: what it writes meanwhile may be in the bundle in part")
     is_small = data_bytes(opened.store, with_log=not without_log) <= max_size
     with messages.progress("evidence") as progress, tempfile.TemporaryDirectory(prefix="rmqtool-evidence-") as folder:

@@ -111,7 +111,7 @@ class _Survey:
     ) -> None:
         self._place, self._opened, self._line = place, opened, line
         self._messages, self._digest = messages, digest
-        self._lock = lock_of(place, opened.store)
+        self._lock = lock_of(place, opened.store, opened.foreign)
         self._queues, self._kinds, self._tally = QueueBars(), FindingKinds(), FindingTally()
         self._log = LogPicture([DrawnFile(one.path, one.start, one.size) for one in opened.store.commitlog])
         self.has_unreadable = bool(opened.store.problems)

@@ -26,6 +26,7 @@ from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broke
 from rmqtool.store.directory import Settings, Store, with_settings
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
+from rmqtool.store.log_owner import ForeignDirectory, foreign_directory
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
 from rmqtool.times import parse_time
@@ -159,6 +160,8 @@ class OpenedStore:
     conf: BrokerConf | None
     is_version_known: bool = True
     """Whether a person or the files tell the version: a repair does not guess it."""
+    foreign: ForeignDirectory | None = None
+    """A directory in which files of the store are looked for, and which is another store's; see `foreign_directory`."""
 
     @property
     def _is_database_passed_over(self) -> bool:
@@ -173,6 +176,8 @@ class OpenedStore:
             messages.warn(self.rules.note)
         for problem in self.conf.problems if self.conf is not None else ():
             messages.warn(problem)
+        if self.foreign is not None:
+            messages.warn(f"{self.foreign.reason}: the files that are read in {self.foreign.path} are not this store's")
         if self._is_database_passed_over and self.conf is not None:
             messages.warn(
                 f"{self.conf.path}: does not set storeType, so the broker keeps consume queues in files and does not "
@@ -227,16 +232,21 @@ def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
         conf = read_broker_conf(options.broker_conf) if options.broker_conf is not None else None
     conf = with_properties(conf, options.properties) if options.properties else conf
     store = survey_store(place, options.commitlog, options.index_slots, conf, options.sizes)
+    foreign = None
+    if isinstance(store.view, DirectoryView):
+        directories = store.settings.commitlog_directories
+        foreign = foreign_directory(store.view.root, directories, conf, is_log_named=bool(options.commitlog))
     if rules is not None:
-        return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)
+        return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf, foreign=foreign)
     from rmqtool.engine.reading.version_evidence import infer_version
 
     releases = infer_version(store)
     if releases is not None:
         chosen = f"as the store fits {releases}"
-        return OpenedStore(store, rules_for(releases.rules), str(releases), releases.evidence, chosen, conf)
+        rules = rules_for(releases.rules)
+        return OpenedStore(store, rules, str(releases), releases.evidence, chosen, conf, foreign=foreign)
     chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
-    return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf, is_version_known=False)
+    return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf, is_version_known=False, foreign=foreign)
 
 
 def refuse_bundle(path: Path | None) -> None:
@@ -287,11 +297,12 @@ def file_sizes(log_file: int | None, queue_file: int | None, index_entries: int 
     return Settings(commitlog_file_size=log_file, consumequeue_file_size=queue_file, index_entry_count=index_entries)
 
 
-def lock_of(place: StoreLocation, store: Store) -> LockReport:
-    """Whether a broker uses a store; of one elsewhere that cannot be known."""
+def lock_of(place: StoreLocation, store: Store, foreign: ForeignDirectory | None = None) -> LockReport:
+    """Whether a broker uses a store, or the one to which its log belongs; of a store elsewhere that cannot be known."""
     if place.path is None or isinstance(place, BundleLocation):
         return LockReport(Lock(LOCK_NAME, LockStatus.UNKNOWN), (), ())
-    return lock_report(place.path, [place.path / named for named in store.settings.commitlog_directories])
+    directories = [place.path / named for named in store.settings.commitlog_directories]
+    return lock_report(place.path, directories, foreign.owner if foreign is not None else None)
 
 
 def timestamp_ms(text: str | None, option: str) -> int | None:

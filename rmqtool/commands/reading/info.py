@@ -70,7 +70,7 @@ def info(
     opened.tell(messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
-    lock = lock_of(store, opened.store)
+    lock = lock_of(store, opened.store, opened.foreign)
     with messages.progress("info"):
         summary = summarize(opened.store, opened.rules)
         store_info = info_object(store, opened, summary, lock, command_line(store, store_options))

@@ -130,7 +130,7 @@ def verify(
         sample=sample,
         duration_max_s=None if max_duration is None else duration_s(max_duration, "--max-duration"),
         state_file=state,
-        broker_runs=lock_of(store, opened.store).is_in_use,
+        broker_runs=lock_of(store, opened.store, opened.foreign).is_in_use,
     )
     _demand_reports(store, opened.store.settings.commitlog_directories, junit=junit, sarif=sarif)
     line = command_line(store, store_options)

@@ -60,6 +60,7 @@ from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.location import relative_to_store
+from rmqtool.store.log_owner import doubtful_link
 from rmqtool.store.view import open_directory
 from rmqtool.verdict.presence import denied_files, reader_command
 from rmqtool.verdict.verdict import NAMED_MAX, StoreVerdict
@@ -145,6 +146,8 @@ def opened_for_repair(
         line = "rmqtool patch ..." if request.names_a_file else command_line(request.store, options)(request.command)
         reader = reader_command(opened.store, line)
         raise UnreadableError(f"{'; '.join(denied[:NAMED_MAX])}. {reader}")
+    if opened.foreign is not None:
+        opened.foreign.demand_usable(request.store, request.command, is_copied=request.copy is not None)
     places = places_of(request, opened.store)
     if session is None:
         demand_free(request.store, places.outer_logs)
@@ -170,8 +173,9 @@ def opened_for_repair(
         settings = replace(opened.store.settings, queue_kind=None)
         opened = replace(opened, store=survey(opened.store.view, settings))
     opened.tell(messages)
-    if request.copy is None and (warning := foreign_owner(opened.store)) is not None:
-        messages.warn(warning)
+    if request.copy is None:
+        for warning in filter(None, (foreign_owner(opened.store), doubtful_link(request.store))):
+            messages.warn(warning)
     return opened, session
 
 
@@ -226,6 +230,8 @@ def preview(run: RepairRun, planner: Planner) -> dict[str, Any]:
     places = places_of(request, opened.store)
     if denied := denied_files(opened.store):
         raise UnreadableError("; ".join(denied[:NAMED_MAX]))
+    if opened.foreign is not None:
+        opened.foreign.demand_usable(request.store, request.command, is_copied=request.copy is not None)
     demand_free(request.store, places.outer_logs)
     _demand_settled(request, places)
     _demand_version(request, opened)

@@ -18,6 +18,7 @@ from rmqtool.repair.machine.undo import UndoableRepair, discard_all, repairs, un
 from rmqtool.report.text import escaped
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import relative_to_store, survey_store
+from rmqtool.store.log_owner import foreign_directory
 from rmqtool.store.view import open_directory
 from rmqtool.times import time_text
 
@@ -69,6 +70,8 @@ def undo(
             _demand_consent(is_agreed, f"Remove the kept files of {_repairs(len(undoable_repairs))} for good?")
         _show(discard_all(places), output, "No repair can be rolled back; nothing to remove.", "discarded")
         return
+    if undoable_repairs and (foreign := foreign_directory(store, named)) is not None:
+        foreign.demand_usable(store, "undo")
     if undoable_repairs:
         _demand_consent(is_agreed, f"Roll back {_named(undoable_repairs[0])}?")
     undone = undo_latest(places)

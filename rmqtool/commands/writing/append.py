@@ -44,6 +44,7 @@ from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf
 from rmqtool.store.directory import Store
 from rmqtool.store.location import survey_store
+from rmqtool.store.log_owner import foreign_directory
 
 FIELDS: Final = ("type", "status", "append_status", "physical_offset", "queue_offset", "size", "message_id", "reason")
 GROUP: Final = 4096
@@ -103,7 +104,17 @@ class _Place:
         return replace(config, batch_topics=self.batch_topics, replication=replication)
 
     def look(self) -> Store:
-        return survey_store(self.store, self.options.commitlog, self.options.index_slots, self.conf)
+        """Survey the store.
+
+        Raises:
+            RefusedError: a directory that would be written is another store's.
+        """
+        store = survey_store(self.store, self.options.commitlog, self.options.index_slots, self.conf)
+        directories, is_named = store.settings.commitlog_directories, bool(self.options.commitlog)
+        foreign = foreign_directory(self.store, directories, self.conf, is_log_named=is_named)
+        if foreign is not None:
+            foreign.demand_usable(self.store, "append")
+        return store
 
 
 @with_store_options(*FILE_SIZES)

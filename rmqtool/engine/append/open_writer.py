@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from shutil import disk_usage
@@ -56,8 +56,10 @@ def new_store(
 
     Raises:
         RefusedError: there is something in the directory.
+        UnsupportedError: the log is to lie outside of it.
         WriteError: it cannot be made.
     """
+    _require_inner_log(root, config.commitlog_directories)
     try:
         root.mkdir(parents=True, exist_ok=True)
         if any(root.iterdir()):
@@ -108,6 +110,7 @@ def existing_store(
         store = look()
         _require_supported(store)
         _require_long_names(store)
+        _require_own_files(root, store)
         if store.has_abort and not after_crash:
             raise RefusedError(f"{root}: the last stop was not clean; run rmqtool recover first")
         reader = stack.enter_context(open_reader(store, rules))
@@ -228,6 +231,16 @@ def _require_supported(store: Store) -> None:
     for kind in (FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.DLEDGER):
         if store.files.get(kind):
             raise UnsupportedError(f"{store.view.label}: {kind.value} found; rmqtool cannot write to such a store")
+    _require_inner_log(store.view.label, store.settings.commitlog_directories)
+
+
+def _require_inner_log(root: Path | str, directories: Iterable[str]) -> None:
+    """Refuse a log outside of the store's directory before anything is made: no file there can be written."""
+    for directory in directories:
+        if directory.startswith("/") or ".." in directory.split("/"):
+            raise UnsupportedError(
+                f"{root}: the commit log is in {directory}; rmqtool append writes only below the store's directory"
+            )
 
 
 def _require_long_names(store: Store) -> None:
@@ -237,6 +250,16 @@ def _require_long_names(store: Store) -> None:
             raise RefusedError(
                 f"{segment.path}: brokers load it as a commit log file, though its name does not have 20 digits; if "
                 f"its records start at {segment.start}, rename it to {segment_name(segment.start)}, else move it away"
+            )
+
+
+def _require_own_files(root: Path, store: Store) -> None:
+    """Refuse files that have another name too: what is written would be in the store that they were copied from."""
+    for entry in (*(segment.entry for segment in store.commitlog[-1:]), *store.files.get(FileKind.CHECKPOINT, ())):
+        if (root / entry.path).stat().st_nlink > 1:
+            raise RefusedError(
+                f"{root / entry.path}: the file has another name, in a copy made with hard links; append would change "
+                "it there too, so make a copy without them (cp -a)"
             )
 
 

@@ -106,6 +106,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """(atime_ns, mtime_ns) of the directories in which names come and go, by path."""
     made_lock: bool = False
     """Whether the store had no `lock`, so that what a killed repair left of it goes."""
+    store: str = ""
+    """`StorePaths.identity` of the store that was repaired: a copy of it has this journal too, and not its log."""
     format: int = FORMAT
 
     def check(self) -> None:

@@ -124,6 +124,13 @@ def checked(journal: Journal, places: StorePaths) -> CheckedJournal:
     except WriteError as error:
         raise RefusedError(f"{journal.folder}: not written by a repair ({error}); nothing was changed") from error
     directories = [places.directory(path) for path in manifest.log_directories]
+    outer = next((file for file in (*files, *directories) if file.root is not places.top.root), None)
+    if outer is not None and manifest.store not in ("", places.identity):
+        raise RefusedError(
+            f"{journal.folder}: the repair was made in a store at another path, and changed its files in "
+            f"{outer.root.real_path}; undo it there, for here it would change the files of that store. If the store "
+            f"was moved, move it back first"
+        )
     linked = {file.root for file in (*files, *directories) if places.is_linked(file)}
     vouched = frozenset(root.identity for root in linked if _is_vouched(root, journal, folders, places))
     return CheckedJournal(journal, manifest, kept, tuple(folders.values()), vouched)

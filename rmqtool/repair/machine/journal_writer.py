@@ -197,6 +197,7 @@ def write_journal(plan: Plan, session: Session, demand_fit: Callable[[], None]) 
         made_directories=_missing_directories(places, changes),
         directory_times={**_directory_times(places, changes), "": session.root_times_ns},
         made_lock=session.lock.was_missing,
+        store=places.identity,
     )
     like = own_file_like(places.top)
     disk.publish(journal.folder / "manifest", record(manifest), like)
