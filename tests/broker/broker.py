@@ -33,15 +33,19 @@ class Judge:
         topics: Mapping[str, Any] | None = None,
         *,
         start: bool = True,
+        clock_offset_ms: int = 0,
     ) -> "OpenStore":
         """Load the store in this directory, which is made if it is missing, and start it unless told otherwise.
 
         `config` has the names of the broker's own properties, those of BrokerConfig with `broker.` in front; relative
         paths are taken from the store directory. `topics`: name to `{"writeQueueNums", "attributes": {...}}`.
         Ports, timers and disk limits are set so that stores do not get into each other's way.
+        The clock of the store, which gives records their times, goes wrong by `clock_offset_ms`.
         """
         self._restart_if_stuck()
-        settings = {"topics": dict(topics or {}), "config": setting_texts(config or {})}
+        settings: Answer = {"topics": dict(topics or {}), "config": setting_texts(config or {})}
+        if clock_offset_ms:
+            settings["clockOffsetMs"] = clock_offset_ms
         if "topics" in settings["config"]:
             raise ValueError("topics are an argument of their own")
         return OpenStore(self, str(next(self._numbers)), directory, settings, start=start)
@@ -169,6 +173,14 @@ class OpenStore:
     def stop_index(self) -> None:
         """What is put from now on reaches its queue, and no index."""
         self._ask("stopIndex")
+
+    def delete_topic(self, topic: str, kept: Iterable[str]) -> None:
+        """Delete a topic's queues as a broker does; its config/topics.json has the names in `kept` afterwards."""
+        self._ask("deleteTopic", topic=topic, kept=list(kept))
+
+    def expire(self, files: int) -> Answer:
+        """Let the first files of the log expire, with what leads to them: `{"deleted", "min"}`."""
+        return self._ask("expire", files=files)
 
     def read(
         self,

@@ -16,8 +16,12 @@ from typing import Any
 
 from tests.judge.bases import ANY, FILE, ROCKSDB, ROCKSDB_SINCE, VERSIONS, numbers_of
 from tests.judge.kept import kept_base, parts_of
+from tests.judge.lives.plan import plan_of
+from tests.judge.lives.run import run_life, run_some_lives
 from tests.judge.worker import CASES_A_BASE, Worker, run_cases, start
 
+Outcomes = Future[list[dict[str, Any]]]
+LIVES_A_JOB = 10
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - stores live for a second, and a disk would be the slowest part
 
 
@@ -27,6 +31,8 @@ def main() -> int:
     try:
         if options.case:
             return _one(options, scratch)
+        if options.life:
+            return _one_life(options, scratch)
         return _many(options, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -41,6 +47,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=24 * 60.0, help="end after this time")
     parser.add_argument("--keep", type=Path, help="folder for packed disagreements and results.jsonl")
     parser.add_argument("--case", help="repeat this case alone: from --keep if it lies there, else by its seed")
+    parser.add_argument("--lives", type=int, default=0, help="lives, in place of cases")
+    parser.add_argument("--life", help="repeat this life alone, by its name: life-SEED-NUMBER")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--scratch", type=Path, default=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
     options = parser.parse_args()
@@ -64,6 +72,16 @@ def _one(options: argparse.Namespace, scratch: Path) -> int:
     return int(bool(outcome.disagreements))
 
 
+def _one_life(options: argparse.Namespace, scratch: Path) -> int:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    _, seed, number = options.life.split("-")
+    worker = Worker(scratch, options.keep)
+    outcome = run_life(worker, plan_of(int(seed), int(number)))
+    worker.close()
+    _show(asdict(outcome))
+    return int(bool(outcome.disagreements))
+
+
 def _many(options: argparse.Namespace, scratch: Path) -> int:
     until = time.time() + options.minutes * 60
     began, total, groups = time.time(), 0, Counter[str]()
@@ -73,13 +91,8 @@ def _many(options: argparse.Namespace, scratch: Path) -> int:
         log = (options.keep / "results.jsonl").open("a")
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.workers, context, start, (scratch, options.keep)) as pool:
-        jobs: list[Future[list[dict[str, Any]]]] = []
-        for number, count in enumerate(_shares(options.stores, len(options.versions))):
-            version = options.versions[number % len(options.versions)]
-            base = number // len(options.versions)
-            arguments = (options.seed, version, base, list(range(count)), until, options.queues)
-            jobs.append(pool.submit(run_cases, *arguments))
-        for job in as_completed(jobs):
+        submit = _submitted_lives if options.lives else _submitted_cases
+        for job in as_completed(submit(options, pool, until)):
             for outcome in job.result():
                 total += 1
                 for signature in {row["signature"] for row in outcome["disagreements"]}:
@@ -95,6 +108,21 @@ def _many(options: argparse.Namespace, scratch: Path) -> int:
     for signature, count in groups.most_common():
         sys.stdout.write(f"{count:6}  {signature}\n")
     return int(bool(groups))
+
+
+def _submitted_cases(options: argparse.Namespace, pool: ProcessPoolExecutor, until: float) -> list[Outcomes]:
+    jobs = []
+    for number, count in enumerate(_shares(options.stores, len(options.versions))):
+        version = options.versions[number % len(options.versions)]
+        base = number // len(options.versions)
+        arguments = (options.seed, version, base, list(range(count)), until, options.queues)
+        jobs.append(pool.submit(run_cases, *arguments))
+    return jobs
+
+
+def _submitted_lives(options: argparse.Namespace, pool: ProcessPoolExecutor, until: float) -> list[Outcomes]:
+    shares = [range(at, min(at + LIVES_A_JOB, options.lives)) for at in range(0, options.lives, LIVES_A_JOB)]
+    return [pool.submit(run_some_lives, options.seed, share, until) for share in shares]
 
 
 def _shares(stores: int, versions: int) -> list[int]:

@@ -105,6 +105,7 @@ class Truth:
         times: store time by physical offset.
         keys: physical offsets by topic and key.
         queues: (min, max) by topic and queue id.
+        places: physical offset, topic, queue id and queue offset of each record, as the record has them.
     """
 
     sizes: dict[int, int]
@@ -112,6 +113,7 @@ class Truth:
     times: dict[int, int]
     keys: dict[tuple[str, str], set[int]]
     queues: dict[tuple[str, int], tuple[int, int]]
+    places: list[tuple[int, str, int, int]]
 
 
 @dataclass
@@ -143,6 +145,7 @@ def truth_of(read: Mapping[str, Any], plan: Plan) -> Truth:
         {row[0]: row[4] for row in read["records"]},
         {(row[0], row[1]): set(row[2]) for row in read["keys"] if not (len(row) > 3 and "type" in row[3])},
         bounds_of(read, plan),
+        [(row[0], row[1], row[2], row[3]) for row in read["records"]],
     )
 
 

@@ -81,6 +81,11 @@ class Case:
     def version(self) -> str:
         return self.judge.version
 
+    @property
+    def owed(self) -> dict[tuple[str, int, int], int]:
+        """The messages that the log has for consumers, by their places."""
+        return self.truth.served
+
     def expected(self) -> dict[tuple[str, int, int], int]:
         """What must be served after a repair: all that is intact.
 

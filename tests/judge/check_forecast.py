@@ -27,30 +27,42 @@ def of_the_store(case: Case, paths: Iterable[str]) -> set[str]:
 
 def check_forecast(case: Case) -> None:
     """Forecast, let the broker start on a copy, and compare."""
+    forecast = _forecast_of(case)
+    try:
+        opened, read = started(case)
+    except JudgeError as trouble:
+        hangs = "gave no answer to start" in str(trouble)
+        if forecast is not None and (not hangs or forecast["starts"]):
+            case.differs("A broker died", trouble)
+        return
+    if "OutOfMemory" in str(opened):
+        return  # how much a broker may allocate for a length field is a matter of its heap
+    case.served_without = served_of(read) if read is not None else {}
+    if forecast is not None:
+        _compare(case, forecast, opened, read)
+
+
+def _forecast_of(case: Case) -> dict[str, Any] | None:
+    """What the tool says; where it says nothing, and has no good reason, that is a disagreement."""
     answer = case.ask("forecast", case.store, "--format", "json")
     if answer.code == 5 and "--broker-conf" in answer.err and not case.told:
         case.told = ["--broker-conf", case.conf]
         answer = case.ask("forecast", case.store, "--format", "json")
-    forecast = answer.json
-    if forecast is not None:
-        forecast = next(iter(forecast["forecasts"]), None)
-    if forecast is None or "starts" not in forecast:
-        if answer.code != 1 and not (answer.code == 4 and BAD_BLOCK.search(answer.err)):
-            case.differs(f"A no forecast: exit {answer.code} {answer.trouble}", answer.err or answer.out)
-        return
+    forecast = next(iter((answer.json or {}).get("forecasts") or ()), None)
+    if forecast is not None and "starts" in forecast:
+        return dict(forecast)
+    if answer.code != 1 and not (answer.code == 4 and BAD_BLOCK.search(answer.err)):
+        case.differs(f"A no forecast: exit {answer.code} {answer.trouble}", answer.err or answer.out)
+    return None
+
+
+def started(case: Case) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What a start of the broker on a copy did, and what it then serves; nothing where it does not start."""
     with case.copied(case.store, "started") as path:
-        try:
-            store = case.judge.open(path, case.base.plan.config, case.base.plan.topic_settings)
-            read = _read(case, store) if store.serving else None
-            store.abandon()
-            if "OutOfMemory" in str(store.opened):
-                return  # how much a broker may allocate for a length field is a matter of its heap
-            case.served_without = served_of(read) if read is not None else {}
-            _compare(case, forecast, store.opened, read)
-        except JudgeError as trouble:
-            hangs = "gave no answer to start" in str(trouble)
-            if not hangs or forecast["starts"]:
-                case.differs("A broker died", trouble)
+        store = case.judge.open(path, case.base.plan.config, case.base.plan.topic_settings)
+        read = _read(case, store) if store.serving else None
+        store.abandon()
+        return store.opened, read
 
 
 def _read(case: Case, store: OpenStore) -> dict[str, Any]:
@@ -133,7 +145,7 @@ def before_vanishing_units(case: Case, log_minimum: int) -> set[int]:
 
 def own_queues(case: Case) -> dict[int, tuple[str, int]]:
     """The queue of each record: of a record that light queues share, the one of its own topic."""
-    rows = sorted(case.truth.served.items(), key=lambda row: not row[0][0].startswith(LIGHT))
+    rows = sorted(case.owed.items(), key=lambda row: not row[0][0].startswith(LIGHT))
     return {at: (topic, queue_id) for (topic, queue_id, _), at in rows}
 
 
@@ -144,7 +156,7 @@ def message_counts(case: Case) -> dict[int, int]:
     length = min(size, max(at % size + length for at, length in case.truth.sizes.items()) if case.truth.sizes else 0)
     log = log_content(case.base.path, plan.log_directories, length)
     counts = {}
-    for at in case.truth.served.values():
+    for at in case.owed.values():
         record = log[at - at % size][0][at % size : at % size + case.truth.sizes[at]]
         parts = INNER_COUNT.search(record)
         counts[at] = int(parts[1]) if parts else 1

@@ -47,7 +47,7 @@ def check_repair(case: Case) -> Path | None:
         if case.full:
             _check_clean(case, repaired, steps)
         _check_broker(case, repaired)
-    _check_undo(case, path, before)
+    check_undo(case, path, before)
     shutil.rmtree(path)
     return repaired
 
@@ -155,7 +155,7 @@ def _check_clean(case: Case, repaired: Path, steps: list[Answer]) -> None:
             case.differs(f"B exit 0, and verify finds {name}", texts[:3])
 
 
-def _check_undo(case: Case, path: Path, before: dict[str, Any]) -> None:
+def check_undo(case: Case, path: Path, before: dict[str, Any]) -> None:
     """Undo all, latest first."""
     changed = {place.parent for _, place, _ in case.aside}
     for _ in range(MOST_STEPS):
@@ -198,7 +198,7 @@ def _check_broker(case: Case, repaired: Path) -> None:
             _check_served(case, read, "B")
             _check_keys(case, read)
             check_get(case, repaired, store, read)
-            _check_goes_on(case, store, read)
+            check_goes_on(case, store, read)
         except JudgeError as trouble:
             case.differs("B broker died", trouble)
 
@@ -242,7 +242,7 @@ def _check_keys(case: Case, read: dict[str, Any]) -> None:
         case.differs("B keys not served", f"{len(missing)} of {len(case.truth.keys)}: {missing[:4]}")
 
 
-def _check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
+def check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
     """New messages into each queue: they are served, after a restart too."""
     draw = random.Random(f"new {case.name}")
     sender = Sender(draw, frozenset(), ("T",), 1)
@@ -264,7 +264,7 @@ def _check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
     _check_new(case, store, new, "B new messages not served")
     path = store.directory
     if case.full and draw.random() < KILLED:
-        again = copy_store(path, path.with_name("killed"))
+        again = copy_store(path, path.with_name(f"{path.name}-killed"))
         store.abandon()
     else:
         again = _stopped(case, store)
@@ -275,7 +275,7 @@ def _check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
         _check_new(case, restarted, new, "B new messages lost by a restart")
         _check_served(case, restarted.read(brief=True), "B after a restart:")
     restarted.abandon()
-    shutil.rmtree(path.with_name("killed"), ignore_errors=True)
+    shutil.rmtree(path.with_name(f"{path.name}-killed"), ignore_errors=True)
 
 
 def _stopped(case: Case, store: OpenStore) -> Path:

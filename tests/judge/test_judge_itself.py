@@ -16,7 +16,7 @@ from tests.commands.transcripts import rmqtool
 from tests.judge.case import _last
 from tests.judge.check_append import _clear_blanks, _start_unlinks
 from tests.judge.check_forecast import before_vanishing_units
-from tests.judge.check_repair import _check_undo, _set_aside, repair_count
+from tests.judge.check_repair import _set_aside, check_undo, repair_count
 from tests.judge.check_verify import _names, is_clash, is_dropped, overwritten_index_files
 from tests.judge.faults_derived import old_file
 from tests.judge.target import BLANK_MAGIC, Fault, Target
@@ -63,7 +63,7 @@ def test_what_a_person_moved_between_two_repairs_is_back_for_the_undo_of_the_fir
     _set_aside(case, path, {"consumequeue/orders/0/notes.txt": None})
     assert rmqtool("rebuild", path, "--checkpoint", *options).code in (0, 3)
     assert repair_count(path) == 2
-    _check_undo(case, path, before)
+    check_undo(case, path, before)
     assert disagreements == []
 
 
@@ -80,7 +80,7 @@ def test_an_empty_file_that_gives_way_is_back_for_the_undo(tmp_path: Path) -> No
     )
     _set_aside(case, path, {f"commitlog/{wrong.name}": f"commitlog/{log.name}"})
     assert log.stat().st_size
-    _check_undo(case, path, before)
+    check_undo(case, path, before)
     assert disagreements == []
 
 

@@ -159,8 +159,13 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
+def own_worker() -> Worker:
+    """The worker that this process was started for."""
+    return _WORKERS[0]
+
+
 def run_cases(
     seed: int, version: str, number: int, chosen: list[int], until: float, queues: str
 ) -> list[dict[str, object]]:
     """Run cases of a base in this process."""
-    return [asdict(outcome) for outcome in _WORKERS[0].cases(seed, version, number, chosen, until, queues)]
+    return [asdict(outcome) for outcome in own_worker().cases(seed, version, number, chosen, until, queues)]

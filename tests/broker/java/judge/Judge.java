@@ -45,6 +45,10 @@ public final class Judge {
                 return session.setCondition(request);
             case "stopIndex":
                 return session.stopIndex();
+            case "deleteTopic":
+                return Acts.deleteTopic(session.store, request);
+            case "expire":
+                return Acts.expire(session.store, request);
             case "read":
                 return new Reader(session).everything(request);
             case "get":

@@ -28,6 +28,9 @@ final class StoreSession {
         factory = new StoreFactory(request);
         lastExit = new File(factory.root, "abort").exists() ? "abnormal" : "clean";
         store = factory.construct();
+        if (Json.present(request, "clockOffsetMs")) {
+            Acts.setClock(store, request.get("clockOffsetMs").getAsLong());
+        }
         hooked = BrokerHooks.register(store, factory);
     }
 

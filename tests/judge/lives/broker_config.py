@@ -1,0 +1,88 @@
+"""What a whole broker keeps beside its store, as far as a store alone does not: its topics and consumers' offsets."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+QUEUES = 4
+GROUP = "shop"
+SYSTEM = (
+    "BenchmarkTest",
+    "DefaultCluster",
+    "DefaultCluster_REPLY_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "SCHEDULE_TOPIC_XXXX",
+    "SELF_TEST_TOPIC",
+    "TBW102",
+)
+SINCE_5 = (
+    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "rmq_sys_REVIVE_LOG_DefaultCluster",
+)
+QUEUES_OF = {"SCHEDULE_TOPIC_XXXX": 18}
+
+
+class BrokerConfig:
+    """config/topics.json and config/consumerOffset.json of one store.
+
+    Each write keeps the file before as its `.bak`, as a broker's does.
+    """
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self.offsets: dict[str, dict[int, int]] = {}
+        self._counter = 0
+
+    def create(self, topic: str) -> None:
+        self.topics.append(topic)
+
+    def delete(self, topic: str, *, with_offsets: bool) -> None:
+        """Delete a topic; since 5.0 what its consumers noted goes with it."""
+        self.topics.remove(topic)
+        if with_offsets:
+            self.offsets.pop(f"{topic}@{GROUP}", None)
+
+    def kept(self, *, is_five: bool) -> list[str]:
+        """All names that topics.json has."""
+        return [*self.topics, *SYSTEM, *(SINCE_5 if is_five else ())]
+
+    def write_topics(self, path: Path, *, is_five: bool) -> None:
+        self._counter += 1
+        table = {
+            name: {
+                **({"attributes": {}} if is_five else {}),
+                "order": False,
+                "perm": 6,
+                "readQueueNums": QUEUES_OF.get(name, QUEUES),
+                "topicFilterType": "SINGLE_TAG",
+                "topicName": name,
+                "topicSysFlag": 0,
+                "writeQueueNums": QUEUES_OF.get(name, QUEUES),
+            }
+            for name in sorted(self.kept(is_five=is_five))
+        }
+        version = {"counter": self._counter, **({"stateVersion": 0} if is_five else {}), "timestamp": 1_795_000_000_000}
+        self._write(path / "config" / "topics.json", {"dataVersion": version, "topicConfigTable": table})
+
+    @staticmethod
+    def close(path: Path) -> None:
+        """At its end a 5.x writes topics.json once more: what was before is in no file then."""
+        file = path / "config" / "topics.json"
+        file.with_name(f"{file.name}.bak").write_bytes(file.read_bytes())
+
+    def write_offsets(self, path: Path) -> None:
+        table = {name: {str(queue): at for queue, at in queues.items()} for name, queues in self.offsets.items()}
+        self._write(path / "config" / "consumerOffset.json", {"offsetTable": table})
+
+    @staticmethod
+    def _write(file: Path, content: dict[str, Any]) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(content, indent="\t", separators=(",", ":"))
+        if file.exists():
+            if file.read_text() == text:
+                return
+            file.with_name(f"{file.name}.bak").write_bytes(file.read_bytes())
+        file.write_text(text)

@@ -1,0 +1,294 @@
+"""What is judged of a life: the forecast, the floor, what comes back unasked, the advice, undo, and new messages."""
+
+import hashlib
+import random
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.broker.broker import JudgeError
+from tests.broker.files import changes, copy_store, snapshot
+from tests.judge.bases import Truth, whole_served
+from tests.judge.case import CHANGES, Case
+from tests.judge.check_forecast import check_forecast, of_the_store
+from tests.judge.check_repair import check_goes_on, check_undo, repair_count
+from tests.judge.check_verify import LEFT_BY_RECOVERY, check_verify
+from tests.judge.intact import log_content
+from tests.judge.lives.life import Life
+from tests.judge.target import Fault, Target
+from tests.judge.tool import Answer
+from tests.store_state import store_state
+
+Served = Mapping[tuple[str, int, int], int]
+SYSTEM_FLAGS_AT = 36
+NOTHING = hashlib.blake2b(digest_size=16).hexdigest()
+"""Digest of a file of zeros, which a broker made in advance."""
+NOT_QUEUED = (4, 12)
+"""Prepared and rolled back messages of transactions: no queue has them."""
+MOST_STEPS = 6
+MOST_TRIES = 60
+REPAIRS = ("recover", "rebuild", "salvage", "patch", "convert")
+LONE = (("recover",), ("recover", "--full"), ("rebuild",), ("salvage",))
+"""Commands that a person may type without being advised to."""
+IS_HEALTHY = "C a healthy store has "
+
+
+@dataclass
+class LifeCase(Case):
+    """A life that is judged.
+
+    Attributes:
+        floor: what the asked version serves of the store before any command.
+    """
+
+    life: Life | None = None
+    floor: Served = field(default_factory=dict)
+
+    @property
+    def owed(self) -> dict[tuple[str, int, int], int]:
+        if "owed" not in self.__dict__:
+            self.__dict__["owed"] = _owed(self)
+        owed: dict[tuple[str, int, int], int] = self.__dict__["owed"]
+        return owed
+
+    def expected(self) -> dict[tuple[str, int, int], int]:
+        return dict(self.floor)
+
+
+def judge_life(life: Life, folder: Path) -> LifeCase:
+    """Judge the store that a life left, as the version that is asked sees it."""
+    try:
+        case = life_case(life, folder)
+    except AssertionError:
+        return _judge_refused(life, folder)
+    _judge(case)
+    return case
+
+
+def life_case(life: Life, folder: Path) -> LifeCase:
+    """A copy of the store that a life left, with the plan's faults in it."""
+    base = life.base()
+    judge = life.judge_of(life.plan.asked)
+    truth = base.truth(judge, folder)
+    store = copy_store(base.path, folder / "store")
+    target = Target(base, truth, store, random.Random(f"faults {life.plan.name}"))
+    faults: list[Fault] = []
+    for _ in range(MOST_TRIES):
+        if len(faults) == life.plan.faults:
+            break
+        fault = target.draw.choice(CHANGES[base.plan.has_database])(target)
+        faults += [fault] if fault is not None else []
+    case = LifeCase(life.plan.name, base, truth, judge, folder, store, faults, life=life)
+    case.conf.write_text(_conf(life))
+    if life.plan.told or life.told or "storePathCommitLog" in life.config:
+        case.told = ["--broker-conf", case.conf]
+    return case
+
+
+def _judge_refused(life: Life, folder: Path) -> LifeCase:
+    """A store on which the asked version does not start: the forecast says so, and no advice is without an end."""
+    base, truth = life.base(), Truth({}, {}, {}, {}, {}, [])
+    judge = life.judge_of(life.plan.asked)
+    case = LifeCase(life.plan.name, base, truth, judge, folder, copy_store(base.path, folder / "store"), [], life=life)
+    case.conf.write_text(_conf(life))
+    case.told = ["--broker-conf", case.conf]
+    check_forecast(case)
+    _check_advice(case)
+    return case
+
+
+def _conf(life: Life) -> str:
+    """The broker's settings; 4.4.0 has another spelling for the sizes of files."""
+    rows = {name: str(value) for name, value in life.config.items()}
+    rows |= {name.replace("mapped", "maped"): value for name, value in rows.items() if life.plan.asked == "4.4.0"}
+    return "".join(f"{name}={value}\n" for name, value in rows.items())
+
+
+def _owed(case: LifeCase) -> dict[tuple[str, int, int], int]:
+    """Each record of a living topic that queues have, by the place that it was given."""
+    life, plan = case.life, case.base.plan
+    assert life is not None
+    size = plan.log_file_size
+    log = log_content(case.base.path, plan.log_directories, size)
+    owed = {}
+    for physical_offset, topic, queue_id, queue_offset in case.truth.places:
+        start, at = physical_offset - physical_offset % size, physical_offset % size
+        flags = int.from_bytes(log[start][0][at + SYSTEM_FLAGS_AT : at + SYSTEM_FLAGS_AT + 4], "big")
+        if physical_offset >= life.deleted.get(topic, 0) and flags & 12 not in NOT_QUEUED:
+            owed[topic, queue_id, queue_offset] = physical_offset
+    return owed
+
+
+def dead_records(case: LifeCase) -> set[int]:
+    """Physical offsets of records whose topic was deleted after them."""
+    assert case.life is not None
+    return {row[0] for row in case.truth.places if row[0] < case.life.deleted.get(row[1], 0)}
+
+
+def _judge(case: LifeCase) -> None:
+    life = case.life
+    assert life is not None
+    check_forecast(case)
+    case.floor = _floor(case)
+    if not case.faults and not life.rough:
+        _check_healthy(case)
+    _check_advice(case)
+    _check_lone(case)
+
+
+def _floor(case: LifeCase) -> Served:
+    """What is served before any command; of a damaged store, the intact records that are where their header says."""
+    if not case.faults:
+        return dict(case.served_without)
+    own = {(topic, queue_id, queue_offset, at) for at, topic, queue_id, queue_offset in case.truth.places}
+    truth = case.truth.served
+    return {
+        name: at
+        for name, at in case.served_without.items()
+        if at in case.intact and ((*name, at) in own or truth.get(name) == at)
+    }
+
+
+def _check_healthy(case: LifeCase) -> None:
+    """Nothing above a note but what a kill leaves, and no loss that a start would bring."""
+    life = case.life
+    assert life is not None
+    check_verify(case)
+    allowed = set()
+    if any(version.startswith("4.9.") for version in life.versions):
+        allowed.add(LEFT_BY_RECOVERY)
+    if any(version.startswith("4.") for version in life.versions):
+        allowed |= {"config.consumer-offset-beyond-queue", "config.consumer-offset-without-topic"}
+    signatures = {IS_HEALTHY + name for name in allowed}
+    case.disagreements = [row for row in case.disagreements if row.signature not in signatures]
+
+
+def _check_advice(case: LifeCase) -> None:
+    """Follow the next steps; they end in OK, or where a person decides."""
+    with case.copied(case.store, "advised") as path:
+        before = store_state(path)
+        steps: list[Answer] = []
+        closed = _follow(case, path, steps)
+        if not closed:
+            case.differs(f"advice does not close: {_words(steps)}", _told(steps))
+        _check_repaired(case, path, before, "advice", steps)
+
+
+def _follow(case: LifeCase, path: Path, steps: list[Answer]) -> bool:
+    command: list[object] = ["verify", path]
+    while len(steps) < MOST_STEPS:
+        name, *rest = command
+        options = ["--yes"] if name in REPAIRS else []
+        answer = case.ask(str(name), *rest, *options, "--format", "json")  # type: ignore[arg-type]
+        steps.append(answer)
+        if answer.code in (1, 5):
+            return answer.code == 5 and bool(re.search(r"--accept-loss|--broker-conf|--restore|--topic", answer.err))
+        said = answer.json or {}
+        said = said.get("summary") or said
+        if said.get("needs_decision"):
+            return True
+        advised = (said.get("next_step") or {}).get("command")
+        if advised is None:
+            is_repair = name in REPAIRS
+            if not is_repair:
+                return said.get("verdict") == "ok"
+            command = ["verify", path]
+            continue
+        command = _parsed(case, advised)
+    return False
+
+
+def _parsed(case: LifeCase, advised: str) -> list[object]:
+    """A command line that was advised, without what `ask` adds to each command."""
+    words = shlex.split(advised)[1:]
+    kept: list[object] = []
+    skip = False
+    for word in words:
+        if skip or word in ("--broker-version", "--broker-conf"):
+            skip = not skip
+            continue
+        kept.append(word)
+    return kept
+
+
+def _check_lone(case: LifeCase) -> None:
+    """A repair that nobody advised."""
+    command, *options = random.Random(f"lone {case.name}").choice(LONE)
+    with case.copied(case.store, "lone") as path:
+        before = store_state(path)
+        steps = [case.ask(command, path, *options, "--yes", "--format", "json")]
+        _check_repaired(case, path, before, " ".join([command, *options]), steps)
+
+
+def _check_repaired(case: LifeCase, path: Path, before: dict[str, Any], what: str, steps: list[Answer]) -> None:
+    """A store after commands: the floor, what came back, what a broker does with it, and undo."""
+    if repair_count(path) == 0:
+        if _difference(before, store_state(path)):
+            case.differs(f"{what}: changed without a journal", _told(steps))
+        return
+    repaired = copy_store(path, case.folder / f"result-{path.name}")
+    shutil.rmtree(repaired / ".rmqtool", ignore_errors=True)
+    try:
+        _check_broker(case, repaired, what, steps)
+    except JudgeError as trouble:
+        case.differs(f"{what}: broker died", trouble)
+    shutil.rmtree(repaired)
+    check_undo(case, path, before)
+
+
+def _check_broker(case: LifeCase, repaired: Path, what: str, steps: list[Answer]) -> None:
+    store = case.judge.open(repaired, case.base.plan.config, case.base.plan.topic_settings)
+    if not store.serving:
+        store.abandon()
+        if steps[-1].code == 0 and case.served_without:
+            case.differs(f"{what}: does not start", f"{store.opened} {_told(steps)}"[:1400])
+        return
+    removed = of_the_store(case, changes(store.before, snapshot(repaired))["removed"])
+    removed = {name for name in removed if name in store.before and store.before[name][1] != NOTHING}
+    if removed and steps[-1].code == 0:
+        case.differs(f"{what}: start deletes files", f"{sorted(removed)} {_told(steps)}")
+    read = store.read(brief=True, queues=sorted(case.truth.queues) if case.base.plan.has_database else ())
+    served = whole_served(read, case.truth.sizes)
+    if check_served(case, served, what, steps):
+        check_goes_on(case, store, read)
+    else:
+        store.abandon()
+
+
+def check_served(case: LifeCase, served: Served, what: str, steps: list[Answer]) -> bool:
+    """Whether all that the floor has is served where it was; what was deleted comes back for nobody."""
+    gone = {name: (at, served.get(name)) for name, at in case.floor.items() if served.get(name) != at}
+    if gone:
+        moved = sum(1 for _, now in gone.values() if now is not None)
+        numbers = f"{len(gone)} of {len(case.floor)}, {moved} replaced"
+        case.differs(f"{what}: below the floor", f"{numbers}: {list(gone.items())[:6]} {_told(steps)}")
+    dead = dead_records(case) & set(served.values()) - set(case.served_without.values())
+    dead -= set(case.floor.values())
+    if dead:
+        rows = [name for name, at in served.items() if at in dead]
+        case.differs(f"{what}: came back unasked", f"{len(dead)}: {rows[:6]} {_told(steps)}")
+    return not gone
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _words(steps: list[Answer]) -> str:
+    """The commands by name, to group by."""
+    return " ".join(f"{step.arguments[0]}:{step.code}" for step in steps)
+
+
+def _told(steps: list[Answer]) -> str:
+    rows = []
+    for step in steps:
+        said = step.json or {}
+        said = said.get("summary") or said
+        after = said.get("next_step") or {}
+        rows.append(f"[{' '.join(step.arguments[:1])} {step.code} {said.get('headline')} -> {after.get('command')}"
+                    f" {after.get('reason')} {step.err.strip()[-200:]}]")  # fmt: skip
+    return " ".join(rows)

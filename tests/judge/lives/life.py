@@ -1,0 +1,312 @@
+"""A life carried out: real brokers of the versions that its plan names, one after another on one store."""
+
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.broker.broker import Judge, JudgeError, OpenStore
+from tests.broker.files import copy_store
+from tests.judge.bases import FILE, ROCKSDB, SINCE, STORE_TYPE, Base, Plan, numbers_of
+from tests.judge.lives import plan as acts
+from tests.judge.lives.broker_config import GROUP, QUEUES, BrokerConfig
+from tests.judge.lives.plan import Act, LifePlan
+from tests.judge.messages import Sender
+
+JudgeOf = Callable[[str], Judge]
+FIVE = (5, 0, 0)
+PUT_TOGETHER = 10
+COPY_BEGINS_AFTER_S = 0.01
+
+
+@dataclass
+class Life:
+    """A store while it lives, and what is known of it.
+
+    Attributes:
+        path: where the store is now.
+        deleted: of each topic that was deleted, where the log ended then: its records before are a deleted topic's.
+        ends: queue offset that comes next, by topic and queue.
+        rough: what happened that leaves more than a clean stop or a kill does.
+        killed: whether a run ended in a kill.
+        versions: that ran, in order.
+    """
+
+    plan: LifePlan
+    judge_of: JudgeOf
+    folder: Path
+    path: Path
+    version: str
+    config: dict[str, Any]
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    deleted: dict[str, int] = field(default_factory=dict)
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    log_end: int = 0
+    clock_ms: int = 0
+    rough: list[str] = field(default_factory=list)
+    killed: bool = False
+    last_end: str = acts.CLEAN
+    versions: list[str] = field(default_factory=list)
+    copies: list[Path] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    _open: OpenStore | None = None
+    _before: dict[str, Any] = field(default_factory=dict)
+    _stops: int = 0
+
+    @property
+    def is_five(self) -> bool:
+        return numbers_of(self.version) >= FIVE
+
+    @property
+    def topic_settings(self) -> dict[str, Any]:
+        return {
+            topic: {"readQueueNums": QUEUES, "writeQueueNums": QUEUES, "attributes": {}} for topic in self.broker.topics
+        }
+
+    def base(self) -> Base:
+        """The store that came out, as faults and checks know one."""
+        on = ROCKSDB if self.config.get("storeType") == STORE_TYPE["storeType"] else FILE
+        runs = ((0, self.last_end),)
+        topics = tuple(self.broker.topics)
+        plan = Plan(self.plan.name, self.version, self.plan.features, self.config, topics, QUEUES, runs, on, on)
+        return Base(plan, self.path, self.copies[0] if self.copies else None)
+
+
+def live(plan: LifePlan, judge_of: JudgeOf, folder: Path) -> Life:
+    """Carry out all acts of a plan."""
+    life = Life(plan, judge_of, folder, folder / "run-0", plan.version, dict(plan.config))
+    draw = random.Random(f"messages {plan.name}")
+    for act in plan.acts:
+        ACTS[act.name](life, act, draw)
+        if act.end is not None and life._open is not None:
+            _stop(life, act.end)
+    return life
+
+
+def _running(life: Life) -> OpenStore:
+    """The store in the hands of a broker: the one that runs, or one that is started now.
+
+    Where new settings keep it from starting, a person takes them back.
+    """
+    if life._open is not None:
+        return life._open
+    store = _start(life)
+    if not store.serving:
+        store.abandon()
+        life.rough.append("refused")
+        life.told.append(f"{life.version} does not start with {life.config}: {store.opened['loadTrouble']}")
+        life.config = dict(life._before)
+        kept = copy_store(life.path, life.folder / f"refused-{len(life.told)}")
+        life.path = kept
+        store = _start(life)
+    if not store.serving:
+        raise JudgeError(f"{life.plan}: {life.version} does not start: {store.opened}")
+    life._open = store
+    life.versions.append(life.version)
+    life.log_end = store.opened["afterLoad"]["offsets"]["max"]
+    life.broker.write_topics(life.path, is_five=life.is_five)
+    return store
+
+
+def _start(life: Life) -> OpenStore:
+    judge = life.judge_of(life.version)
+    return judge.open(life.path, life.config, life.topic_settings, clock_offset_ms=life.clock_ms)
+
+
+def _stop(life: Life, end: str) -> None:
+    store = life._open
+    assert store is not None
+    life._open = None
+    life.last_end = acts.CLEAN if end == acts.CLEAN else acts.KILLED
+    life._stops += 1
+    after = life.folder / f"run-{life._stops}"
+    if end == acts.CLEAN:
+        life.broker.write_offsets(life.path)
+        if life.is_five:
+            life.broker.close(life.path)
+        try:
+            store.shutdown()
+        except JudgeError as trouble:
+            if "died in shutdown" not in str(trouble):
+                raise
+            life.killed, life.last_end = True, acts.KILLED
+    else:
+        life.killed = True
+        if life.path != after:
+            copy_store(life.path, after)
+            store.abandon()
+            life.path = after
+    life.copies.append(copy_store(life.path, life.folder / f"copy-{life._stops}"))
+
+
+def _write(life: Life, act: Act, draw: random.Random) -> None:
+    store = _running(life)
+    for topic in act.values["topics"]:
+        _created(life, topic)
+    if act.end == acts.KILLED_BEFORE_DISPATCH:
+        store.stop_dispatch()
+    elif act.end == acts.KILLED_BEFORE_INDEX:
+        store.stop_index()
+    _put(life, store, act, draw, dispatched=act.end != acts.KILLED_BEFORE_DISPATCH)
+
+
+def _put(life: Life, store: OpenStore, act: Act, draw: random.Random, *, dispatched: bool = True) -> None:
+    features = {name for name in life.plan.features if SINCE.get(name, FIRST) <= numbers_of(life.version)}
+    sender = Sender(draw, frozenset(features), tuple(act.values["topics"]), QUEUES)
+    messages = sender.messages(act.values["count"])
+    for at in range(0, len(messages), PUT_TOGETHER):
+        for answer in store.put(*messages[at : at + PUT_TOGETHER]):
+            assert answer.get("status") == "PUT_OK", (life.plan, answer)
+            life.ends[answer["topic"], answer["queueId"]] = answer["queueOffset"] + 1
+            life.log_end = max(life.log_end, answer["physicalOffset"] + answer["size"])
+        if dispatched:
+            store.wait_dispatched()
+            time.sleep(0.002)
+
+
+FIRST = (0, 0, 0)
+
+
+def _created(life: Life, topic: str) -> None:
+    if topic not in life.broker.topics:
+        life.broker.create(topic)
+        life.broker.write_topics(life.path, is_five=life.is_five)
+
+
+def _create(life: Life, act: Act, draw: random.Random) -> None:
+    _running(life)
+    _created(life, act.values["topic"])
+
+
+def _delete(life: Life, act: Act, draw: random.Random) -> None:
+    store = _running(life)
+    topic = act.values["topic"]
+    store.wait_dispatched()
+    _forget(life, topic)
+    store.delete_topic(topic, life.broker.kept(is_five=life.is_five))
+
+
+def _forget(life: Life, topic: str) -> None:
+    """What a broker does first: its configuration has the topic no more."""
+    life.broker.delete(topic, with_offsets=life.is_five)
+    life.broker.write_topics(life.path, is_five=life.is_five)
+    life.deleted[topic] = life.log_end
+    life.ends = {name: end for name, end in life.ends.items() if name[0] != topic}
+
+
+def _delete_half(life: Life, act: Act, draw: random.Random) -> None:
+    """A broker that is killed in a deletion."""
+    store = _running(life)
+    topic = act.values["topic"]
+    store.wait_dispatched()
+    _forget(life, topic)
+    life.rough.append("half a deletion")
+    half = copy_store(life.path, life.folder / f"half-{life._stops}")
+    folder = half / "consumequeue" / topic
+    if act.values["after"] == "one queue" and folder.is_dir():
+        shutil.rmtree(draw.choice(sorted(folder.iterdir())))
+    _replaced(life, store, half)
+
+
+def _replaced(life: Life, store: OpenStore, path: Path) -> None:
+    """Go on with a copy that was made while the broker ran."""
+    store.abandon()
+    life.path = path
+    life._open, life.killed, life.last_end = None, True, acts.KILLED
+
+
+def _expire(life: Life, act: Act, draw: random.Random) -> None:
+    store = _running(life)
+    store.wait_dispatched()
+    store.expire(act.values["files"])
+
+
+def _progress(life: Life, act: Act, draw: random.Random) -> None:
+    _running(life)
+    topic = act.values["topic"]
+    queues = {queue: int(end * act.values["share"]) for (name, queue), end in life.ends.items() if name == topic}
+    if queues:
+        life.broker.offsets[f"{topic}@{GROUP}"] = dict(sorted(queues.items()))
+        life.broker.write_offsets(life.path)
+
+
+def _copy(life: Life, act: Act, draw: random.Random) -> None:
+    """Copy file by file while messages come in; the copy is the store from now on."""
+    store = _running(life)
+    for topic in act.values["topics"]:
+        _created(life, topic)
+    copy = life.folder / f"copied-{life._stops}"
+    copying = threading.Thread(target=lambda: (time.sleep(COPY_BEGINS_AFTER_S), _copy_loosely(life.path, copy)))
+    copying.start()
+    _put(life, store, act, draw)
+    copying.join()
+    life.rough.append("copied while it ran")
+    _replaced(life, store, copy)
+
+
+def _copy_loosely(source: Path, target: Path) -> None:
+    """As cp does over files that come and go."""
+    for file in sorted(source.rglob("*")):
+        place = target / file.relative_to(source)
+        if file.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+            continue
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, place)
+        except FileNotFoundError:
+            continue
+
+
+def _version(life: Life, act: Act, draw: random.Random) -> None:
+    life.version = act.values["to"]
+
+
+def _settings(life: Life, act: Act, draw: random.Random) -> None:
+    life._before = dict(life.config)
+    life.config |= act.values["change"]
+    if life.config.get("storeType") == "default":
+        del life.config["storeType"]
+    life.told.append(f"set {act.values['change']}")
+
+
+def _clock(life: Life, act: Act, draw: random.Random) -> None:
+    life.clock_ms += act.values["by"]
+
+
+def _restore(life: Life, act: Act, draw: random.Random) -> None:
+    """Some files from an older copy: a person thought that they are better."""
+    if not life.copies:
+        return
+    older = life.copies[int(act.values["at"] * len(life.copies))]
+    what = act.values["what"]
+    places = {"topic": f"consumequeue/{draw.choice(sorted(life.broker.topics))}"}
+    source, target = older / places.get(what, what), life.path / places.get(what, what)
+    if not source.exists():
+        return
+    life.rough.append(f"restored {what}")
+    if source.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+        copy_store(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+ACTS: dict[str, Callable[[Life, Act, random.Random], None]] = {
+    acts.WRITES: _write,
+    acts.USES_AGAIN: _write,
+    acts.CREATES: _create,
+    acts.DELETES: _delete,
+    acts.DELETES_HALF: _delete_half,
+    acts.EXPIRES: _expire,
+    acts.PROGRESSES: _progress,
+    acts.COPIES: _copy,
+    acts.CHANGES_VERSION: _version,
+    acts.CHANGES_SETTINGS: _settings,
+    acts.SETS_CLOCK: _clock,
+    acts.RESTORES: _restore,
+}
