@@ -163,7 +163,7 @@ class StoreLog:
             return None
         split = self._plan.splits[-1]
         with closing(split.source):
-            return resurrected_tail(self.walk(split).batches())
+            return resurrected_tail(lambda: self.walk(split).batches())
 
     def difference_from(self, physical_offset: int, other: StoreLog) -> int | None:
         """Physical offset of the first byte that differs in another log, from one that both have in a file on."""

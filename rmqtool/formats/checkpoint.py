@@ -62,16 +62,17 @@ def build_checkpoint(checkpoint: Checkpoint) -> bytes:
     return bytes(CHECKPOINT.struct.build(vars(checkpoint))).ljust(FILE_SIZE, b"\0")
 
 
-def impossible_fields(checkpoint: Checkpoint, known: int, log_end: int | None = None) -> list[str]:
+def impossible_fields(checkpoint: Checkpoint, log_end: int | None = None) -> list[str]:
     """Fields with a number that no broker writes.
 
+    A version leaves those alone that it does not know (`StoreCheckpoint#flush`), so they may be of a newer one.
+
     Args:
-        known: how many fields the version writes.
         log_end: of a log without a record, which no offset is after; None where records tell what is possible.
     """
     names = []
-    for number, (name, value) in enumerate(vars(checkpoint).items()):
+    for name, value in vars(checkpoint).items():
         highest = None if log_end is None else LATEST_MS if name.endswith("_ms") else log_end
-        if value < 0 or (value and number >= known) or (highest is not None and value > highest):
+        if value < 0 or (highest is not None and value > highest):
             names.append(name)
     return names

@@ -17,6 +17,7 @@ from typing import Final
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.engine.reading.version_evidence import has_indexed_tags
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
@@ -222,6 +223,7 @@ class _Verifier:
             index=tuple(index.maps),
             unchecked_topics=frozenset(map(topic_bytes, compacted_topics(known))),
             is_index_known=index.is_known,
+            has_indexed_tags=not self.rules.index_tags and has_indexed_tags(self.store),
         )
         newest, size = newest_record(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
@@ -321,7 +323,7 @@ class _Verifier:
             block_size=DISPATCH_BLOCK_SIZE,
             digest=self.options.digest,
             columns_only=context.live_end is None,
-            keys_of=self.rules.version if context.crosses else None,
+            keys_of=context.index_rules.version if context.crosses else None,
         )
         numbers = self._chosen(len(plan.splits))
         limit = self.options.duration_max_s

@@ -19,17 +19,17 @@ COUNT = 40
 CUT = 20
 
 
-def message(number: int) -> dict[str, Any]:
+def message(number: int, queue_id: int = 0) -> dict[str, Any]:
     """A message of the one size that all have, sent now."""
     return {
-        "topic": "A", "queueId": 0, "body": f"{number:08d}".encode(), "bornTimestamp": int(time.time() * 1000),
+        "topic": "A", "queueId": queue_id, "body": f"{number:08d}".encode(), "bornTimestamp": int(time.time() * 1000),
         "properties": {"KEYS": f"key-{number:08d}"},
     }  # fmt: skip
 
 
-def served(read: dict[str, Any]) -> dict[int, int]:
+def served(read: dict[str, Any], queue_id: int = 0) -> dict[int, int]:
     """Physical offset of each message that is served, by queue offset."""
-    (queue,) = (queue for queue in read["queues"] if queue["topic"] == "A")
+    (queue,) = (queue for queue in read["queues"] if (queue["topic"], queue["queueId"]) == ("A", queue_id))
     return {row[0]: row[2] for row in queue["messages"] if row[1] == "FOUND"}
 
 
@@ -62,6 +62,7 @@ def test_a_tail_that_came_back_is_cut_where_verify_says(
     (finding,) = (each for each in json.loads(ran.out)["findings"] if each["id"] == "commitlog.resurrected-tail")
     cut = newest["physicalOffset"] + newest["size"]
     assert (finding["physical_offset"], finding["count"]) == (cut, COUNT - CUT - 1)
+    assert finding["severity"] == "note", "a clock that was set back leaves the same"
     options = ("--broker-version", version, "--cut-at", cut, "--yes", "--accept-loss")
     assert rmqtool("recover", path, *options).code == 0
     assert rmqtool("verify", path, "--broker-version", version).code == 0
@@ -76,3 +77,42 @@ def test_a_tail_that_came_back_is_cut_where_verify_says(
     store = judge.open(path, CONFIG)
     assert served(store.read()) == {**expected, CUT + 1: cut}
     store.shutdown()
+
+
+@pytest.mark.parametrize("version", ROUTINE)
+def test_offsets_that_come_twice_prove_that_a_tail_came_back(
+    judge_of: Callable[[str], Judge], tmp_path: Path, version: str
+) -> None:
+    """The new record takes the place of one of the other queue, and so an offset that a record of the tail has too."""
+    judge, path = judge_of(version), tmp_path / "store"
+    store = judge.open(path, CONFIG)
+    answers = store.put(*(message(number, number % 2) for number in range(COUNT)))
+    store.wait_dispatched()
+    store.halt()
+    log = path / "commitlog" / f"{0:020d}"
+    content = bytearray(log.read_bytes())
+    content[content.index(f"{CUT:08d}".encode(), answers[CUT]["physicalOffset"])] ^= 1
+    log.write_bytes(content)
+    time.sleep(1.2)
+    store = judge.open(path, CONFIG)
+    (newest,) = store.put(message(COUNT, 1))
+    assert (newest["physicalOffset"], newest["queueOffset"]) == (answers[CUT]["physicalOffset"], CUT // 2)
+    store.wait_dispatched()
+    store.halt()
+
+    code, findings = checked(path, version)
+    (finding,) = (finding for finding in findings if finding["id"] == "commitlog.resurrected-tail")
+    cut = newest["physicalOffset"] + newest["size"]
+    assert (code, finding["severity"], finding["physical_offset"]) == (3, "warning", cut)
+    assert finding["repair"] == f"rmqtool recover --cut-at {cut} {path}"
+    options = ("--broker-version", version, "--cut-at", cut, "--yes", "--accept-loss")
+    assert rmqtool("recover", path, *options).code == 0
+    assert checked(path, version)[0] == 0
+    read = judge.open(path, CONFIG).read()
+    for queue_id, count in ((0, CUT // 2), (1, CUT // 2 + 1)):
+        assert len(served(read, queue_id)) == count
+
+
+def checked(path: Path, version: str) -> tuple[int, list[dict[str, Any]]]:
+    ran = rmqtool("verify", path, "--broker-version", version, "--format", "json")
+    return ran.code, json.loads(ran.out)["findings"]

@@ -25,8 +25,7 @@ from tests.verify.stores import above_note, verified, writer_of
 
 VERSION = "5.5.0"
 LEFT = {
-    "log-time-back": {"commitlog.store-time-regress"},
-    "log-resurrected-tail": {"commitlog.resurrected-tail"},
+    "log-time-zero": {"commitlog.store-time-regress"},
     "log-queue-offset-repeated": {"commitlog.queue-offset-repeated"},
     "log-stray-directory": {"commitlog.stray-file"},
     "index-directory": {"index.directory"},
@@ -103,7 +102,7 @@ def test_abort_that_stays_is_left_too(golden_copy: Unpacked, monkeypatch: pytest
 
 @pytest.mark.parametrize("options", [["--index"], ["--queues"], []])
 def test_a_rebuild_of_a_part_names_what_is_left_of_the_rest(tmp_path: Path, options: list[str]) -> None:
-    store = damaged(tmp_path, "log-time-back")
+    store = damaged(tmp_path, "log-time-zero")
     code, plan = recovered(store, VERSION, *options, command="rebuild")
     assert (code, plan["verdict"]) == (3, "inconsistent")
     assert {left["id"] for left in plan["remaining"]} == {"commitlog.store-time-regress"}
@@ -111,7 +110,7 @@ def test_a_rebuild_of_a_part_names_what_is_left_of_the_rest(tmp_path: Path, opti
 
 def test_a_large_log_is_not_read_again(tmp_path: Path) -> None:
     """What the plan's own check has found in the log counts then, as far as no step changes it."""
-    store = survey(open_directory(damaged(tmp_path, "log-time-back")), RECIPES["many-files"].conf.settings())
+    store = survey(open_directory(damaged(tmp_path, "log-time-zero")), RECIPES["many-files"].conf.settings())
     rules = rules_for(VERSION)
     (tmp_path / "staging").mkdir()
     made = plan_recover(store, rules, tmp_path / "staging", RecoverOptions(full=True))

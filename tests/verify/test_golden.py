@@ -17,10 +17,9 @@ ABORT = {"store.abort-present": 1}
 BEHIND = {**ABORT, "consumequeue.behind-log": 7, "index.missing-key": 1}
 STALE = {
     **ABORT,
-    # The log was cut, then grew until a new record ended where an old one began: the old ones are its end again, and
-    # the file that came after them was unlinked.
+    # The log was cut, then grew until a new record ended where an old one began: the old ones are its end again, which
+    # is a note, for a clock that was set back looks the same. The file that came after them was unlinked.
     "commitlog.missing-file": 1,
-    "commitlog.resurrected-tail": 1,
     "consumequeue.ahead-of-log": 1,
 }
 

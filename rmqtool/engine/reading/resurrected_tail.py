@@ -3,12 +3,15 @@
 Broker: `MappedFileQueue#truncateDirtyFiles` only moves positions, in the log's last file. Once new records end exactly
 where an old one begins, every start reads on into the old ones. All of them are sound, and their queue offsets may go
 on without a gap; only their times are those of records that were written before the ones before them.
+
+A clock that was set back leaves the same times. Only queue offsets that come a second time prove that old records came
+back: a broker gives each once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 
 from rmqtool.formats import commitlog
 from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.scan.row_columns import dispatched_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import STALE_MARGIN_MS, Batch
 
@@ -36,6 +40,8 @@ class ResurrectedTail:
         record_count: of them.
         before_ms: store time of the record before them.
         newest_ms: store time of the newest of them.
+        is_proven: whether one of them has a queue offset that a record before them has too. Else a clock that was set
+            back explains them as well.
     """
 
     begin: int
@@ -43,17 +49,50 @@ class ResurrectedTail:
     record_count: int
     before_ms: int
     newest_ms: int
+    is_proven: bool = False
 
 
-def resurrected_tail(batches: Iterable[Batch]) -> ResurrectedTail | None:
-    """The tail that came back, if there is one.
+def resurrected_tail(read: Callable[[], Iterable[Batch]]) -> ResurrectedTail | None:
+    """The tail that came back, if there is one, or what looks like it.
 
     The clocks of producers are others than the broker's: where only the broker's was set back, the messages after
     that were sent later all the same, and this is no old tail. Where a producer's time is no clock's, it tells nothing.
 
     Args:
-        batches: of the log's last file that holds records.
+        read: reads the log's last file that holds records; a tail is read twice.
     """
+    tail = _older_tail(read())
+    return None if tail is None else replace(tail, is_proven=_repeats_offsets(read(), tail.begin))
+
+
+def _repeats_offsets(batches: Iterable[Batch], begin: int) -> bool:
+    """Whether a queue continues, from a physical offset on, with an offset that it has had before.
+
+    One that continues with 0 is that of a topic that was deleted and made again.
+    """
+    before: dict[tuple[bytes, int], int] = {}
+    after: set[tuple[bytes, int]] = set()
+    for batch in batches:
+        rows = dispatched_rows(batch.as_array())
+        is_later = rows["physical_offset"] >= begin
+        for part, is_tail in ((rows[~is_later], False), (rows[is_later], True)):
+            names = np.stack([part["topic_number"].astype(np.int64), part["queue_id"].astype(np.int64)], axis=1)
+            # Of the rows before the tail the last one of each queue counts, after it the first one.
+            ordered = slice(None) if is_tail else slice(None, None, -1)
+            keys, numbers = np.unique(names[ordered], axis=0, return_index=True)
+            offsets = part["queue_offset"][ordered][numbers]
+            for (topic_number, queue_id), queue_offset in zip(keys.tolist(), offsets.tolist(), strict=True):
+                queue = batch.topics[topic_number], queue_id
+                if not is_tail:
+                    before[queue] = queue_offset
+                elif queue not in after:
+                    after.add(queue)
+                    if 0 < queue_offset <= before.get(queue, -1):
+                        return True
+    return False
+
+
+def _older_tail(batches: Iterable[Batch]) -> ResurrectedTail | None:
     candidates: NDArray[np.int64] = np.empty((_COLUMNS, 0), np.int64)
     count, end, last_ms = 0, 0, -1
     for batch in batches:

@@ -214,26 +214,51 @@ def _sample(log: Log) -> Iterator[Record]:
             return
 
 
+def has_indexed_tags(store: Store) -> bool:
+    """Whether a version that enters tags wrote the oldest or the newest entries of the index."""
+    try:
+        with OpenFiles(store.view) as files:
+            samples = _samples_of_index(store, Log(store, rules_for(NEWEST), files), files)
+            return any(tagged for tagged, _ in samples)
+    except UnreadableError:
+        return False
+
+
 def _index(store: Store, log: Log, files: OpenFiles) -> Iterator[Evidence]:
-    """Whether the newest entries are those of tags too."""
+    """Whether entries are those of tags too. An index that has both kinds outlived an upgrade, or a downgrade."""
+    samples = list(_samples_of_index(store, log, files))
+    if any(tagged for tagged, _ in samples):
+        yield Evidence("tags are indexed", lambda rules: rules.index_tags, is_certain=True)
+    elif any(untagged for _, untagged in samples):
+        yield Evidence("keys are indexed, tags are not", lambda rules: not rules.index_tags, is_certain=False)
+
+
+def _samples_of_index(store: Store, log: Log, files: OpenFiles) -> Iterator[tuple[bool, bool]]:
+    """Whether the newest and the oldest entries, as far as there are any, have the tags of a record or lack them."""
     if not store.index_files or not store.index_slot_count:
         return
-    hashes: dict[int, set[int]] = {}
-    for entry in store.index_files[: -SEGMENTS_MAX - 1 : -1]:
-        file = IndexFile(partial(files.read, entry.path), store.index_slot_count)
-        for index_entry in file.entries_before(file.header.next_entry_number - 1, ENTRIES_MAX):
-            hashes.setdefault(index_entry.physical_offset, set()).add(index_entry.key_hash)
-        if hashes:
-            break
+    newest_first = store.index_files[: -SEGMENTS_MAX - 1 : -1]
+    for entries, is_oldest in ((newest_first, False), (store.index_files[:SEGMENTS_MAX], True)):
+        hashes: dict[int, set[int]] = {}
+        for entry in entries:
+            file = IndexFile(partial(files.read, entry.path), store.index_slot_count)
+            last = file.header.next_entry_number - 1
+            for index_entry in file.entries_before(min(last, ENTRIES_MAX) if is_oldest else last, ENTRIES_MAX):
+                hashes.setdefault(index_entry.physical_offset, set()).add(index_entry.key_hash)
+            if hashes:
+                break
+        yield _shows_tags(log, hashes)
+
+
+def _shows_tags(log: Log, hashes: dict[int, set[int]]) -> tuple[bool, bool]:
+    """Whether the tags of a record are among its hashes, and whether those of one are not."""
+    lacks_tags = False
     # The entries of the oldest record in sight may lie only partly in it.
-    keyed_without_tag = False
     for physical_offset in list(hashes)[:-1][:RECORDS_MAX]:
         record = read_record(log, physical_offset)
         if record is None or not record.tags:
             continue
         if index.key_hash(index.tag_text(record.topic, record.tags)) in hashes[physical_offset]:
-            yield Evidence("tags are indexed", lambda rules: rules.index_tags, is_certain=True)
-            return
-        keyed_without_tag = True
-    if keyed_without_tag:
-        yield Evidence("keys are indexed, tags are not", lambda rules: not rules.index_tags, is_certain=False)
+            return True, lacks_tags
+        lacks_tags = True
+    return False, lacks_tags

@@ -70,7 +70,7 @@ def checkpoint_steps(
             raw = read_range(source, 0, FILE_SIZE + 1)
     known, count = parse_checkpoint(raw[:FIELDS_SIZE]), rules.checkpoint_field_count
     if last_record is None:
-        checkpoint = replace(known, **dict.fromkeys(impossible_fields(known, count, log_end), 0))
+        checkpoint = replace(known, **dict.fromkeys(impossible_fields(known, log_end), 0))
         why = "set to 0 what no broker writes into the checkpoint"
     else:
         checkpoint = _checkpoint(known, count, last_record, log_end)

@@ -189,22 +189,25 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "commitlog.resurrected-tail",
         "The last records of the commit log are older than the record before them, by the broker's time and, if "
         "they come from a clock, by the producers' times: the log was truncated here, new records ended exactly where "
-        "an old record starts, and the old records came back. If the clocks were set back, it looks the same.",
+        "an old record starts, and the old records came back; or the clocks were set back. A warning where one of them "
+        "has a queue offset that a record before them has too, which proves that they came back; else a note.",
         ((ALL, "a start reads on into the old records; they are in the log, are dispatched and served again"),),
-        "a person decides: recover ends the commit log before them, and discards them",
+        "a person decides: recover ends the commit log before them, and discards them. A note needs nothing: only "
+        "another copy of the log tells whether they came back (`rmqtool diff`)",
         "recover --cut-at OFFSET",
         "apache/rocketmq#10666",
     ),
     warning(
         "commitlog.store-time-regress",
         "A record is older than the one before it by more than a clock correction explains, or the first record of a "
-        "file has store time 0: the clock jumped, the field was damaged, or an old record came back.",
+        "file has store time 0: the clock was set back, the field was damaged, or an old record came back. A warning "
+        "where the time is 0 or one flipped bit explains it; else a note.",
         (
             (ALL, "not noticed; lookup by time and expiry use this time"),
             (ALL, "recovery after a crash never starts at a file whose first record has store time 0"),
             ("5.3.4 and later", "the same after a clean stop"),
         ),
-        "a person decides; `recover --cut-at OFFSET` ends the commit log before records that came back",
+        "none: nothing but lookup by time uses it, and a clock that was set back needs no repair",
     ),
     error(
         "commitlog.stray-file",

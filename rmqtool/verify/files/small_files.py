@@ -148,14 +148,13 @@ def _first_bytes(store: Store, entry: Entry) -> bytes:
 
 
 def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | None) -> Iterator[Finding]:
-    checkpoint, known = parse_checkpoint(raw), context.rules.checkpoint_field_count
+    checkpoint = parse_checkpoint(raw)
     values = vars(checkpoint)
     files_end = _files_end(context.store) if log is not None and not log.record_count else None
-    flaws = set(impossible_fields(checkpoint, known, files_end))
-    for number, (name, value) in enumerate(values.items()):
+    flaws = set(impossible_fields(checkpoint, files_end))
+    for name, value in values.items():
         if name in flaws:
-            text = f"{name} is {value}" + ("" if number < known else f", which {context.rules.version} does not write")
-            yield _field(path, "checkpoint.bad-time", text, CHECKPOINT.position(name), 8)
+            yield _field(path, "checkpoint.bad-time", f"{name} is {value}", CHECKPOINT.position(name), 8)
     if log is None or context.live_end is not None:
         return
     if log.record_count or context.newest_unit >= 0:

@@ -49,9 +49,15 @@ class IndexMatch:
     def run(self, expected: ExpectedIndex) -> None:
         """Compare all index files; runs of records without their entries become `missing`."""
         self._headers(expected)
-        if is_worth(len(expected.key_hashes), COMPILED_FROM_ENTRIES) and self._met_in_order(expected):
-            self.entry_count += len(expected.key_hashes)
-            return
+        if is_worth(len(expected.key_hashes), COMPILED_FROM_ENTRIES):
+            if self._met_in_order(expected):
+                self.entry_count += len(expected.key_hashes)
+                return
+            without_tags = self._without_tags(expected)
+            has_tags = len(without_tags.key_hashes) < len(expected.key_hashes)
+            if has_tags and self._met_in_order(without_tags):
+                self.entry_count += len(without_tags.key_hashes)
+                return
         expected_keys = self._keys(expected.physical_offsets, expected.key_hashes)
         files, open_file = [], self.context.open_file
         for file in self.context.index:
@@ -62,13 +68,55 @@ class IndexMatch:
         order = np.argsort(expected_keys, kind="stable")
         in_order, times = expected_keys[order], expected.store_timestamps_ms[order]
         met = np.zeros(len(in_order), np.bool_)
-        for file_entries in files:
-            self._compare(file_entries, in_order, times, met)
+        torn = [file.end_physical_offset for file in self.context.index if not file.is_whole]
+        wrong_offsets = [self._compare(file_entries, in_order, times, met) for file_entries in files]
+        wrong_offsets.append(np.array(torn, np.int64))
         # A key that stands twice in one record gives two equal entries, of which the first was met.
-        met = met[np.searchsorted(in_order, in_order)]
-        without = np.sort(order[~met])
+        is_met = np.empty(len(in_order), np.bool_)
+        is_met[order] = met[np.searchsorted(in_order, in_order)]
+        is_met |= self._are_of_older_rules(expected, is_met, np.concatenate(wrong_offsets))
+        without = np.flatnonzero(~is_met)
         without = without[~np.isin(expected.physical_offsets[without], self.doubtful)]
         self._note_missing(expected, without)
+
+    def _are_tags(self, expected: ExpectedIndex) -> Array:
+        """Which entries are those of tags: a record's last one, if it has any. A delayed record may have none."""
+        if not self.context.index_rules.index_tags:
+            return np.zeros(len(expected.key_hashes), np.bool_)
+        offsets = expected.physical_offsets
+        is_last = np.append(offsets[1:] != offsets[:-1], True)[: len(offsets)]
+        is_last[is_last] = self.lookup.tags_codes(offsets[is_last]) != 0
+        return np.asarray(is_last)
+
+    def _without_tags(self, expected: ExpectedIndex) -> ExpectedIndex:
+        """What a version enters that knows nothing of tags."""
+        return ExpectedIndex(*(column[~self._are_tags(expected)] for column in expected))
+
+    def _are_of_older_rules(self, expected: ExpectedIndex, is_met: Array, wrong_offsets: Array) -> Array:
+        """Which missing entries are tags of records that were indexed by a version that enters none.
+
+        Such a record has all its other entries, and none that is wrong or was cut off. One without other entries is
+        judged by the next ones before and after it.
+        """
+        is_tag = self._are_tags(expected)
+        if not (is_tag & ~is_met).any():
+            return np.zeros(len(is_met), np.bool_)
+        starts = np.flatnonzero(np.append(True, expected.physical_offsets[1:] != expected.physical_offsets[:-1]))
+        other_count, others_met, tag_count, tag_met = (
+            np.add.reduceat(flags.astype(np.int64), starts)
+            for flags in (~is_tag, ~is_tag & is_met, is_tag, is_tag & is_met)
+        )
+        lacks_tag = (tag_count > tag_met) & ~np.isin(expected.physical_offsets[starts], wrong_offsets)
+        is_older = lacks_tag & (other_count > 0) & (others_met == other_count)
+        is_undecided = lacks_tag & (other_count == 0)
+        decided = np.flatnonzero(is_older | (others_met < other_count) | (tag_met > 0))
+        if len(decided):
+            undecided = np.flatnonzero(is_undecided)
+            after = np.searchsorted(decided, undecided)
+            before = decided[np.maximum(after - 1, 0)]
+            is_older[undecided] = is_older[before] | is_older[decided[np.minimum(after, len(decided) - 1)]]
+        lengths = np.diff(np.append(starts, len(is_met)))
+        return np.asarray(is_tag & np.repeat(is_older, lengths))
 
     def _headers(self, expected: ExpectedIndex) -> None:
         """Compare the times in a file's header with those of the records that it names, its first and its last one."""
@@ -116,8 +164,12 @@ class IndexMatch:
                     return False
         return bool(at == len(expected.key_hashes))
 
-    def _compare(self, file_entries: _FileEntries, in_order: Array, times: Array, met: Array) -> None:
-        """Say what is wrong with entries of a file; note which of the expected ones are met."""
+    def _compare(self, file_entries: _FileEntries, in_order: Array, times: Array, met: Array) -> Array:
+        """Say what is wrong with entries of a file; note which of the expected ones are met.
+
+        Returns:
+            To which physical offsets wrong entries point.
+        """
         keys, entries = file_entries.keys, file_entries.entries
         exempt = np.isin(entries["physical_offset"], self.doubtful)
         if len(in_order):
@@ -143,6 +195,7 @@ class IndexMatch:
                 text,
                 found=str(delta_seconds),
             )
+        return np.asarray(entries["physical_offset"][wrong].astype(np.int64))
 
     def _keys_of(self, entries: Array) -> Array:
         return self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"])

@@ -50,6 +50,11 @@ class RowsLookup:
         """The row that holds a physical offset."""
         return self.rows[self.index_at(physical_offset)]
 
+    def tags_codes(self, physical_offsets: Array) -> Array:
+        """What dispatch puts into the queues for the tags of the records that begin at these places."""
+        at = np.searchsorted(self._starts, physical_offsets)
+        return np.asarray(by_name(self.rows)["tags_code"][at])
+
     def topic(self, row: Any) -> str:
         """Name of a message's topic."""
         return topic_text(self.topics[int(row["topic_number"])])
@@ -115,7 +120,7 @@ class LogChunk:
         texts = batch_bytes(batch)
         self._stretch.take(rows, batch.topics, texts)
         if self._context.crosses:
-            keys = batch_entries(batch, rows, self._context.dispatch.rules)
+            keys = batch_entries(batch, rows, self._context.index_rules)
             self._index.append(ExpectedIndex(keys.key_hashes, keys.physical_offsets, keys.store_timestamps_ms))
 
     def _before_edge(self, rows: Array) -> Any:

@@ -20,7 +20,7 @@ from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Walk
 from rmqtool.store.source import ByteSource, read_range
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.flipped_bit import FlippedBit, flipped_bits
 from rmqtool.verify.match.log_chunk import RowsLookup
@@ -30,6 +30,8 @@ from rmqtool.verify.survey.queue_map import Array
 IMPLAUSIBLE_MAX: Final = 100
 FLIPS_MAX: Final = 100
 """Bad bodies of a chunk in which the one flipped bit is looked for: each is read again, and takes a millisecond."""
+FLIP_SPANS: Final = 1000
+"""So many times as much as its neighbors differ must a flipped bit have changed a time, to be the explanation."""
 LOST_NAMED: Final = 5
 """Lost messages that a finding names."""
 
@@ -132,17 +134,32 @@ def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) ->
         earlier = int(times[index - 2]) if index > 1 else before_ms
         alone_ahead = index > 0 and earlier <= times[index] and _rises_from(times, index)
         culprit = index - 1 if alone_ahead else index
-        text = f"stored at {int(times[culprit])}, its neighbors at {before if culprit == index else int(times[index])}"
-        findings.append(
-            _at(
-                context,
-                "commitlog.store-time-regress",
-                lookup.rows[lookup.messages[culprit]],
-                text,
-                found=str(int(times[culprit])),
-            )
+        time_ms, neighbor_ms = int(times[culprit]), before if culprit == index else int(times[index])
+        sides_ms = earlier if alone_ahead else before, int(times[culprit + 1]) if culprit + 1 < len(times) else 0
+        text = f"stored at {time_ms}, its neighbors at {neighbor_ms}"
+        of_time = _at(
+            context,
+            "commitlog.store-time-regress",
+            lookup.rows[lookup.messages[culprit]],
+            text,
+            found=str(time_ms),
         )
+        if not _is_damaged_time(time_ms, *sides_ms):
+            text += ": the clock was set back, the field is damaged, or old records came back"
+            of_time = replace(of_time, severity=Severity.NOTE, message=text)
+        findings.append(of_time)
     return findings
+
+
+def _is_damaged_time(time_ms: int, earlier_ms: int, later_ms: int) -> bool:
+    """Whether no clock shows a time: it is 0, or one flipped bit makes it fit between its neighbors.
+
+    Neighbors that are far apart prove nothing: a flipped bit makes any time fit somewhere between them.
+    """
+    span = later_ms - earlier_ms
+    return not time_ms or any(
+        0 <= (time_ms ^ bit) - earlier_ms <= span and bit > FLIP_SPANS * span for bit in (1 << n for n in range(63))
+    )
 
 
 def _rises_from(times: Array, index: int) -> bool:

@@ -28,7 +28,7 @@ from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.splits import has_parts, merged_outcome, splits_of
 from rmqtool.scan.walk import Walk
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.index_match import IndexMatch
 from rmqtool.verify.match.log_chunk import LogChunk, RowsLookup
@@ -271,32 +271,34 @@ def _check_last(walk: Walk, context: VerifyContext, result: SplitResult) -> None
 
 
 def _check_tail(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
-    """Times that go back up to the end of the log are one finding: the records from there on came back."""
+    """Times that go back up to the end of the log are one finding: the clock was set back, or records came back."""
     if context.live_end is not None or not any(finding.id == _REGRESS for finding in result.findings):
         return
-    again = replace(walk, digest=None, columns_only=False, outcome=SplitOutcome(), topics=TopicTable(), at_hand=None)
-    tail = resurrected_tail(again.batches())
+    again = replace(walk, digest=None, columns_only=False, at_hand=None)
+    tail = resurrected_tail(lambda: replace(again, outcome=SplitOutcome(), topics=TopicTable()).batches())
     if tail is None:
         return
     # A finding about the record right before the tail says the same.
     result.findings = [
         f for f in result.findings if f.id != _REGRESS or (f.physical_offset or 0) + (f.length or 0) < tail.begin
     ]
-    result.findings.append(
-        finding(
-            "commitlog.resurrected-tail",
-            result.path,
-            f"from here to the end of the commit log, records: {tail.record_count}, all stored before the record "
-            "before them",
-            file_position=tail.begin - walk.split.physical_offset,
-            physical_offset=tail.begin,
-            length=tail.end - tail.begin,
-            count=tail.record_count,
-            expected=f"stored at {tail.before_ms} or later",
-            found=f"stored at {tail.newest_ms} or earlier",
-            repair=f"recover --cut-at {tail.begin}",
-        )
+    of_tail = finding(
+        "commitlog.resurrected-tail",
+        result.path,
+        f"from here to the end of the commit log, records: {tail.record_count}, all stored before the record "
+        "before them",
+        file_position=tail.begin - walk.split.physical_offset,
+        physical_offset=tail.begin,
+        length=tail.end - tail.begin,
+        count=tail.record_count,
+        expected=f"stored at {tail.before_ms} or later",
+        found=f"stored at {tail.newest_ms} or earlier",
+        repair=f"recover --cut-at {tail.begin}",
     )
+    if not tail.is_proven:
+        text = f"{of_tail.message}: the clock was set back, or a truncated tail came back; nothing here tells which"
+        of_tail = replace(of_tail, severity=Severity.NOTE, message=text, repair=None)
+    result.findings.append(of_tail)
 
 
 SplitFile = tuple[Split, str]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.formats.queue_name import QueueKey, queue_key
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Segment, Store
@@ -82,6 +83,7 @@ class VerifyContext:
             may not be on the disk yet; None without one.
         unchecked_topics: topics whose messages need not be in a queue of their own.
         is_index_known: whether every index file with an entry can be read; not where nobody knows the slot count.
+        has_indexed_tags: whether the index has entries of tags, whatever the version enters.
     """
 
     store: Store
@@ -99,6 +101,12 @@ class VerifyContext:
     live_ms: int | None = None
     unchecked_topics: frozenset[bytes] = frozenset()
     is_index_known: bool = True
+    has_indexed_tags: bool = False
+
+    @property
+    def index_rules(self) -> BrokerRules:
+        """By which rules the index may have been written: those that enter most of all that wrote a part of it."""
+        return rules_for(NEWEST) if self.has_indexed_tags and not self.rules.index_tags else self.rules
 
     @property
     def open_file(self) -> Callable[[str], ByteSource]:

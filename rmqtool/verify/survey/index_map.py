@@ -42,7 +42,7 @@ _DTYPE: Final = ENTRY.dtype
 
 @dataclass(frozen=True)
 class IndexMap:
-    """One index file; entries are 1 to `count`."""
+    """One index file; entries are 1 to `count`, and `is_whole` tells that its header says so too."""
 
     path: str
     slot_count: int
@@ -53,6 +53,7 @@ class IndexMap:
     end_physical_offset: int
     entries: OffsetRuns
     sums: EntrySums | None = None
+    is_whole: bool = True
 
     @property
     def is_zero(self) -> bool:
@@ -222,6 +223,7 @@ class IndexPass:
             int(header["end_physical_offset"]),
             runs,
             sums,
+            is_whole=following - 1 == count == counted,
         )
 
     def _entry_count(self, source: ByteSource, counted: int, following: int, end_physical_offset: int) -> int:

@@ -100,27 +100,48 @@ def test_one_way_to_cut_at_a_time(golden: Unpacked) -> None:
 
 @pytest.fixture
 def came_back(tmp_path: Path) -> Path:
-    """A store in which old records came back after a truncation."""
+    """A store with the times of one in which old records came back after a truncation."""
     recipe, path = RECIPES["many-files"], tmp_path / "store"
     make_store(recipe, path, "5.5.0")
     damage_store(DAMAGES["log-resurrected-tail"], path, 0, recipe.conf.settings())
     return path
 
 
-def test_records_that_came_back_are_named_with_the_command(came_back: Path) -> None:
+def test_records_that_may_have_come_back_are_named_without_a_command(came_back: Path) -> None:
     with assert_store_unchanged(came_back):
         code, checked = answer("verify", came_back)
-        (finding,) = [each for each in checked["findings"] if each["severity"] != "note"]
-        assert (code, finding["id"]) == (3, "commitlog.resurrected-tail")
-        command = f"rmqtool recover {came_back} --cut-at {finding['physical_offset']}"
-        assert finding["repair"] == f"rmqtool recover --cut-at {finding['physical_offset']} {came_back}"
-        assert checked["summary"]["next_step"]["command"] == command
+        (finding,) = [each for each in checked["findings"] if each["id"] == "commitlog.resurrected-tail"]
+        assert (code, finding["severity"], finding["repair"]) == (0, "note", None)
+        assert "the clock was set back" in finding["message"]
         for name in ("recover", "salvage"):
             code, plan = answer(name, came_back, "--dry-run")
-            assert (code, plan["steps"], plan["needs_decision"]) == (3, [], True)
-            assert [left["id"] for left in plan["remaining"]] == ["commitlog.resurrected-tail"]
-            assert plan["next_step"]["command"] == command
-            assert command in rmqtool(name, came_back, "--dry-run").out
+            assert (code, plan["steps"], plan["remaining"]) == (0, [], [])
+
+
+def test_records_that_came_back_are_named_with_the_command(came_back: Path) -> None:
+    begin = answer("verify", came_back)[1]["findings"][0]["physical_offset"]
+    repeat_a_queue_offset(came_back, begin)
+    code, checked = answer("verify", came_back)
+    (finding,) = [each for each in checked["findings"] if each["id"] == "commitlog.resurrected-tail"]
+    assert (code, finding["severity"], finding["physical_offset"]) == (3, "warning", begin)
+    assert finding["repair"] == f"rmqtool recover --cut-at {begin} {came_back}"
+
+
+def repeat_a_queue_offset(path: Path, begin: int) -> None:
+    """Give the first record from a place on whose queue has an earlier one in the same file the offset of that one."""
+    rows = [json.loads(line) for line in rmqtool("dump", path, "--format", "jsonl").out.splitlines()]
+    rows = [row for row in rows if row.get("topic")]
+    file = max(path.joinpath("commitlog").iterdir(), key=lambda file: (int(file.name) <= begin, file.name))
+    start, last = int(file.name), {}
+    for row in rows:
+        queue = row["topic"], row["queue_id"]
+        if row["physical_offset"] >= begin and queue in last:
+            with file.open("r+b") as log:
+                log.seek(row["physical_offset"] - start + 20)
+                log.write(last[queue].to_bytes(8, "big"))
+            return
+        if start <= row["physical_offset"] < begin:
+            last[queue] = row["queue_offset"]
 
 
 def test_records_that_came_back_are_cut_off(came_back: Path) -> None:
