@@ -18,6 +18,7 @@ from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import Spill
 from rmqtool.compare.splits import LogRange, NullSink, RangeComparison, RangeOutcome, compare_range, cut
+from rmqtool.engine.reading.resurrected_tail import ResurrectedTail
 from rmqtool.memory import memory_budget
 from rmqtool.scan.runner import Runner, ThreadRunner
 
@@ -154,13 +155,14 @@ def _comparison(
     differing = whole.differing.within(begin, end)
     relation = _relation(totals, begin, end, differing)
     logs_differ = relation is not Relation.EQUAL
-    tails = [side.log.tail() if logs_differ and isinstance(side.log, StoreLog) else None for side in (a, b)]
+    divergence = _divergence(a.log, b.log, differing, has_rows=messages is not None)
+    tails = [_proven_tail(side.log, divergence) if logs_differ else None for side in (a, b)]
     return Comparison(
         a=Side(a.label, a.kind, totals[0], tails[0]),
         b=Side(b.label, b.kind, totals[1], tails[1]),
         identity="content" if terms.by_content else "unique-key",
         relation=relation,
-        divergence=_divergence(a.log, b.log, differing, has_rows=messages is not None),
+        divergence=divergence,
         differing=differing,
         unresolved_blocks=whole.unresolved_blocks,
         messages=messages,
@@ -206,6 +208,17 @@ def _divergence(a: LogSide, b: LogSide, differing: RangeList, *, has_rows: bool)
         if at is not None and at < end:
             return Divergence(at, begin, end, "byte")
     return Divergence(begin, begin, end, "record" if has_rows else "block")
+
+
+def _proven_tail(log: LogSide, divergence: Divergence | None) -> ResurrectedTail | None:
+    """Old records at the end of a log that came back; where only the clock may have been set back, none.
+
+    Proof is an offset that comes twice, or a record before them that the other log does not have.
+    """
+    tail = log.tail() if isinstance(log, StoreLog) else None
+    if tail is None or tail.is_proven:
+        return tail
+    return tail if divergence is not None and divergence.physical_offset < tail.begin else None
 
 
 def _differing_topics(a: LogTotals, b: LogTotals) -> frozenset[bytes]:

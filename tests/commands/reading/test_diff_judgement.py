@@ -101,6 +101,19 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     return store, other
 
 
+def test_a_clock_that_was_set_back_is_no_tail_that_came_back(golden_copy: Unpacked, tmp_path: Path) -> None:
+    """The store is healthy; of its copy the last record is damaged, so its log ends earlier."""
+    store = golden_copy("clock-set-back-5.4.0")
+    other = Path(shutil.copytree(store, tmp_path / "other"))
+    with (other / f"commitlog/{32_768:020d}").open("r+b") as log:
+        log.seek(55_592 - 32_768 + 100)
+        log.write(b"?")
+    code, answer = diff(store, other)
+    assert code == 3
+    assert answer["a"]["resurrected_tail"] is None
+    assert "--cut-at" not in rmqtool("diff", store, other).out
+
+
 def test_a_tail_that_came_back_is_named_with_the_command(pair: tuple[Path, Path]) -> None:
     store, other = pair
     code, answer = diff(store, other)
