@@ -3,8 +3,6 @@
 A fault *in a store* is a finding, which is data; an error means that the tool cannot continue.
 """
 
-from typing import Final
-
 
 class RmqtoolError(Exception):
     """Root of all errors; its text is one line that a person can act on."""
@@ -80,13 +78,6 @@ class UnknownSizeError(RefusedError):
         super().__init__(text)
         self.setting = setting
         self.default = default
-
-
-DLEDGER_LOG: Final = (
-    "the commit log belongs to DLedger, which this command does not read; "
-    "rmqtool convert --from-dledger writes a store with a plain commit log of it"
-)
-"""Why a command cannot do its work on such a store."""
 
 
 def how_to_install(extra: str) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.commands.transcripts import json_answer
-from tests.odd_stores import LIFE_FOLDER, odd_names, unpack_odd
+import pytest
+
+from tests.commands.transcripts import json_answer, rmqtool
+from tests.odd_stores import LIFE_FOLDER, MIXED_CONF, odd_names, unpack_odd
+from tests.store_state import store_state
 
 
 def test_each_odd_store_is_told_of() -> None:
@@ -24,4 +28,62 @@ def test_a_last_record_without_properties_is_counted_to_its_end(tmp_path: Path) 
     store = unpack_odd("dledger-empty-properties", tmp_path)
     _, verified = json_answer("verify", store)
     assert (verified["summary"]["checked"]["records"], verified["summary"]["complete"]) == (10, True)
-    assert ids(verified) == {"checkpoint.missing", "consumequeue.missing-queue"}  # a start dispatches the log again
+    assert ids(verified) == {"checkpoint.missing", "consumequeue.missing-queue"}  # 5.x serves none of them before
+
+
+@pytest.mark.parametrize("options", [(), ("--broker-conf", MIXED_CONF)])
+def test_a_plain_log_is_continued_by_one_of_dledger(tmp_path: Path, options: tuple[object, ...]) -> None:
+    store = unpack_odd("mixed-plain-then-dledger", tmp_path)
+    code, verified = json_answer("verify", store, *options)
+    assert (code, verified["summary"]["verdict"], verified["summary"]["checked"]["records"]) == (0, "ok", 3000)
+    assert {finding["id"] for finding in verified["findings"]} == {"dledger.continues-log"}
+    code, shown = json_answer("forecast", store, *options)
+    assert (code, shown["verdict"], shown["not_looked_at"][0]["path"]) == (4, "not-fully-checked", "dledger-n0")
+    before = store_state(store)
+    for command in ("recover", "salvage"):
+        ran = rmqtool(command, store, *options, "--accept-loss", "--yes", "--log-file-size", 102400)
+        assert (ran.code, "DLedger" in ran.err, store_state(store) == before) == (4, True, True)
+
+
+def test_settings_that_turn_dledger_off_are_told_of(tmp_path: Path) -> None:
+    store, conf = unpack_odd("mixed-plain-then-dledger", tmp_path), tmp_path / "off.conf"
+    conf.write_text(MIXED_CONF.read_text("utf-8").replace("enableDLegerCommitLog=true\n", ""), "utf-8")
+    code, verified = json_answer("verify", store, "--broker-conf", conf)
+    assert (code, ids(verified)) == (3, {"dledger.not-enabled"})
+    assert "enableDLegerCommitLog=true" in verified["summary"]["next_step"]["reason"]
+    ran = rmqtool("recover", store, "--broker-conf", conf, "--accept-loss", "--yes")
+    assert (ran.code, "DLedger" in ran.err) == (4, True)
+
+
+def test_both_logs_become_one_plain_log(tmp_path: Path) -> None:
+    store, output = unpack_odd("mixed-plain-then-dledger", tmp_path), tmp_path / "plain"
+    ran = rmqtool("convert", store, "--from-dledger", "--output", output, "--yes", "--broker-conf", MIXED_CONF)
+    assert ran.code == 0, ran.err
+    code, verified = json_answer("verify", output)
+    assert (code, verified["summary"]["checked"]["records"], verified["findings"]) == (0, 3000, [])
+    for file in (store / "commitlog").iterdir():
+        assert (output / "commitlog" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_log_of_dledger_without_its_data_is_missing(tmp_path: Path) -> None:
+    store = unpack_odd("dledger-data-missing", tmp_path)
+    for command in ("info", "verify", "forecast"):
+        code, shown = json_answer(command, store)
+        summary = shown.get("summary", shown)
+        assert (code, summary["verdict"]) == (0 if command == "info" else 3, "log-missing")
+        assert "dledger-n0/data" in summary["headline"]
+    _, shown = json_answer("forecast", store)
+    assert len(shown["forecasts"][0]["deleted_files"]) == 12
+    assert json_answer("recover", store, "--dry-run")[1]["verdict"] == "log-missing"
+
+
+def test_of_several_logs_of_dledger_none_is_read_and_none_is_ok(tmp_path: Path) -> None:
+    store = unpack_odd("dledger-empty-properties", tmp_path)
+    shutil.copytree(store / "dledger-n0", store / "dledger-n1")
+    code, verified = json_answer("verify", store)
+    assert (code, verified["summary"]["checked"]["records"], verified["summary"]["complete"]) == (3, 0, False)
+    assert "--broker-conf" in str(verified["summary"]["not_looked_at"])
+    conf = tmp_path / "broker.conf"
+    conf.write_text("enableDLegerCommitLog=true\ndLegerSelfId=n1\nmappedFileSizeCommitLog=102400\n", "utf-8")
+    _, verified = json_answer("verify", store, "--broker-conf", conf)
+    assert (verified["summary"]["checked"]["records"], verified["summary"]["complete"]) == (10, True)

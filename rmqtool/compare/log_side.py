@@ -12,13 +12,13 @@ from rmqtool.compare.lockstep import LockstepSource, first_difference
 from rmqtool.compare.log_blocks import FileBlocks, topic_totals, unreadable_bytes
 from rmqtool.compare.rows import BLOCK_SIZE, Block, LogTotals, QueueNumbers
 from rmqtool.engine.reading.resurrected_tail import ResurrectedTail, resurrected_tail
-from rmqtool.errors import DLEDGER_LOG, UnreadableError, UnsupportedError
+from rmqtool.errors import UnreadableError
 from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, reader_for, walk_split
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, whole_file
 from rmqtool.scan.walk import Walk
 from rmqtool.store.directory import Store
-from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.dledger_files import demand_plain_log
 
 
 class Span(NamedTuple):
@@ -79,8 +79,7 @@ class StoreLog:
     has_rows = True
 
     def __init__(self, store: Store, *, compiled: bool | None = None) -> None:
-        if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-            raise UnsupportedError(f"{store.view.label}: {DLEDGER_LOG}")
+        demand_plain_log(store)
         self.problems: list[str] = []
         self.left_out: list[str] = []
         files: list[LogFile] = []

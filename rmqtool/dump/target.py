@@ -14,6 +14,7 @@ from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError
 from rmqtool.formats.commitlog import MAGIC_BYTES
 from rmqtool.store.config.broker_conf import read_broker_conf
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.dledger_files import reads_dledger
 from rmqtool.store.file_kinds import FileKind, is_broker_directory, is_segment_name, kind_of
 from rmqtool.store.location import StoreLocation, survey_store
 from rmqtool.store.sizes import infer_file_size
@@ -187,6 +188,8 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
             raise
         return loose
     kind = options.kind or DumpKind.COMMITLOG
+    if kind is DumpKind.COMMITLOG and reads_dledger(store):
+        raise _unsupported(str(place), FileKind.DLEDGER)
     if kind in LISTINGS:
         entries = tuple(segment.entry for segment in store.commitlog)
         return Target(kind, store.view, entries, problems=store.problems, unread=store.problems, store=store)
@@ -219,15 +222,13 @@ def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
 
 def _explain_absence(label: str, kind: DumpKind, file_kinds: set[FileKind]) -> None:
     """Say so where what is asked for is kept in a way that is not decoded."""
-    if kind is DumpKind.COMMITLOG and FileKind.DLEDGER in file_kinds:
-        raise _unsupported(label, FileKind.DLEDGER)
     if kind is DumpKind.INDEX and FileKind.ROCKSDB in file_kinds:
         raise UnsupportedError(f"{label}: there are no index files; --type rocksdbstore shows an index in RocksDB")
 
 
 def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
     if kind is FileKind.DLEDGER:
-        return UnsupportedError(f"{label}: the log belongs to DLedger; --type dledger shows its entries")
+        return UnsupportedError(f"{label}: the log, or its end, belongs to DLedger; --type dledger shows its entries")
     if kind is FileKind.POP_ROCKSDB:
         return UnsupportedError(f"{label}: what pop consumers hold; `rmqtool dump STORE --pop` shows it")
     if kind in _DATABASES:

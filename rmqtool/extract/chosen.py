@@ -28,6 +28,7 @@ from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
 from rmqtool.store.directory import Store
+from rmqtool.store.dledger_files import demand_plain_log
 
 BAD_RANGE: Final = "bad-range"
 WAITING: Final = "waiting"
@@ -103,6 +104,7 @@ class ChosenRecords:
             UnsupportedError: a message is of a kind that cannot be taken.
             UnreadableError: a file fails.
         """
+        demand_plain_log(store)
         segments = store.commitlog
         self.left_out[BAD_RANGE] += sum(after.start > before.end for before, after in pairwise(segments))
         waiting = waiting_of(store, rules)

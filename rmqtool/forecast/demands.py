@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.errors import DLEDGER_LOG, UnsupportedError
+from rmqtool.errors import UnsupportedError
 from rmqtool.store.directory import Store
-from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.unproven_sizes import demand_log_file_size
 
 
@@ -16,8 +16,7 @@ def demand_simulated(store: Store, rules: BrokerRules) -> None:
         UnsupportedError: log or queues are of a kind that is not.
         UnknownSizeError: nothing shows the size of a log file.
     """
-    if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-        raise UnsupportedError(DLEDGER_LOG)
+    demand_plain_log(store)
     demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
     database = store.queue_database if rules.rocksdb_queues else None
     if database is not None and not database.is_read and store.queue_kind == "rocksdb":

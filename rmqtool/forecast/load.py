@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
@@ -33,6 +34,7 @@ from rmqtool.store.config.epochs import read_epochs
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.dledger_files import dledger_log, reads_dledger, with_dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.sizes import infer_file_size
@@ -98,6 +100,24 @@ def load_files(overlay: Overlay, directories: Sequence[str], file_size: int, rul
             raise LoadFailure(f"{entry.path}: the name is not a number")
         kept.append(Segment(entry, start))
     return tuple(kept)
+
+
+def demand_dledger_files(store: Store) -> None:
+    """What a broker with DLedger demands of its log and the index of it (`MmapFileList#doLoad`, `#checkSelf`).
+
+    Raises:
+        LoadFailure: the broker does not start.
+    """
+    log = dledger_log(store) if reads_dledger(store) else None
+    if log is None:
+        return
+    size = with_dledger_log(store).commitlog_file_size
+    for entry, expected in log.unloadable_files(size):
+        raise LoadFailure(_mismatch(entry, expected) if entry.size != expected else f"{entry.path}: not a number")
+    for files in (log.data, log.index):
+        for before, after in pairwise(files):
+            if before.end != after.start:
+                raise LoadFailure(f"{after.path}: does not follow {before.path}")
 
 
 def load_queues(

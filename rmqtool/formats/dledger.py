@@ -44,6 +44,8 @@ INDEX_UNIT: Final = Format(
 
 ENTRY_SIZE: Final = 48
 INDEX_UNIT_SIZE: Final = 32
+INDEX_FILE_SIZE: Final = INDEX_UNIT_SIZE * 5 * 1024 * 1024
+"""Bytes of each file of the index; no setting changes them."""
 MESSAGE: Final = 1
 KINDS: Final = (1, 2, 3)
 END_OF_FILE: Final = -1

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
-from rmqtool.engine.reading.dledger_log import DLedgerLog, dledger_logs
 from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
@@ -32,6 +31,7 @@ from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.databases.queue_database import StoredEnd
 from rmqtool.store.directory import Settings, Store, survey, with_settings
+from rmqtool.store.dledger_files import DLedgerLog, dledger_log, dledger_logs
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.source import FilePart
@@ -173,17 +173,19 @@ def plan_from_dledger(
         for name, mtime_ns in written.files.items()
     ]
     with OpenFiles(store.view) as files:
-        expired = set(_expired_queues(QueueSource(store, rules, files, log.data[0].start)))
+        begin = (*store.commitlog, *log.data)[0].start
+        expired = set(_expired_queues(QueueSource(store, rules, files, begin)))
     old_files = {
         entry.path: kind
         for kind in (*_DERIVED, FileKind.DLEDGER)
         for entry in store.files.get(kind, ())
-        if entry.path.rpartition("/")[0] not in expired
+        if entry.path.rpartition("/")[0] not in expired and not entry.path.startswith("/")
     }
     bare = _laid_over(store, steps)
     for path in old_files:
         bare.remove(path)
-    built = plan_rebuild(survey(bare, _shown_sizes(store)), rules, RebuildChoice(), staging, options, on_progress)
+    settings = _settings_of_copy(store)
+    built = plan_rebuild(survey(bare, settings), rules, RebuildChoice(), staging, options, on_progress)
     for step in built.steps:
         if isinstance(step, Create) and old_files.pop(step.path, None) is not None:
             steps.append(replace_file(store.view, step.path, step.content, step.why))
@@ -193,13 +195,13 @@ def plan_from_dledger(
         remove_file(store.view, path, "belongs to DLedger" if kind is FileKind.DLEDGER else "leads to the DLedger log")
         for path, kind in old_files.items()
     ]
-    notes = [*_notes_of(written), *built.notes]
-    after = survey(_laid_over(store, steps), _shown_sizes(store))
+    notes = [*_notes_of(log, written), *built.notes]
+    after = survey(_laid_over(store, steps), settings)
     if after.files.get(FileKind.TIMER_LOG) and is_timer_checked(after, rules):
         timer = plan_timer(after, rules, staging, on_progress=on_progress)
         steps += timer.steps
         notes += timer.notes
-    return PlannedRepair(tuple(steps), tuple(notes), looked_at=DLEDGER_KINDS)
+    return PlannedRepair(tuple(steps), tuple(notes), looked_at=DLEDGER_KINDS, settings=settings)
 
 
 def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
@@ -210,30 +212,37 @@ def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
         UnsupportedError: it is damaged, or not all that a broker uses.
     """
     label = store.view.label
-    logs = [log for log in dledger_logs(store) if log.data]
-    if not logs:
+    if not any(log.data for log in dledger_logs(store)):
         raise UsageError(f"{label}: there is no log of DLedger")
-    if store.commitlog or len(logs) > 1:
-        what = "a plain commit log" if store.commitlog else "another log"
-        raise UnsupportedError(f"{label}: there is {what} beside the log of DLedger; the two are not joined")
+    log = dledger_log(store)
+    if log is None:
+        raise UnsupportedError(
+            f"{label}: there are several logs of DLedger: --broker-conf FILE tells which one the broker reads"
+        )
+    before, size = store.commitlog[-1:], log.data[0].size
+    if before and (before[0].start + size, before[0].size) != (log.data[0].start, size):
+        raise UnsupportedError(
+            f"{label}: there is a plain commit log beside the log of DLedger, which does not end where that begins; "
+            "the two are not joined"
+        )
     if store.queue_database is not None:
         raise UnsupportedError(f"{label}: the consume queues are in RocksDB; only queues in files are converted")
     for files in unread_files(store):
         kinds = [what for kind, what in _WITH_OFFSETS.items() if kind.value == files.kind]
         if kinds:
             raise UnsupportedError(f"{label}: {kinds[0]} in {files.path} may hold offsets of the log; not converted")
-    require_sound_entries(store, rules, logs[0].data[-1].path)
-    return logs[0]
+    require_sound_entries(store, rules, log.data[-1].path)
+    return log
 
 
 def _laid_over(store: Store, steps: Iterable[Step]) -> Overlay:
     return Plan("convert", "", "", tuple(steps)).view_over(store.view)
 
 
-def _shown_sizes(store: Store) -> Settings:
-    """Sizes that only the old files show, for what is built without them."""
+def _settings_of_copy(store: Store) -> Settings:
+    """Sizes that only the old files show, for what is built without them; the copy has its log inside."""
     return with_settings(
-        store.settings,
+        replace(store.settings, commitlog_directories=(), dledger_directories=(), uses_dledger=False),
         consumequeue_file_size=store.consumequeue_file_size or None,
         extension_file_size=store.extension_file_size or None,
         batch_file_size=store.batch_file_size or None,
@@ -250,11 +259,23 @@ def _expired_queues(source: QueueSource) -> Iterator[str]:
             yield queue_files.directory
 
 
-def _notes_of(written: PlainLog) -> Iterator[str]:
+def _notes_of(log: DLedgerLog, written: PlainLog) -> Iterator[str]:
     yield (
         "before the broker starts, remove enableDLegerCommitLog and the other dLeger settings from its properties file"
     )
     yield "physical offsets change, and with them message ids that contain one; queue offsets and unique keys stay"
+    if written.last is not None:
+        index, term = written.last
+        yield (
+            f"the last entry is {index} of term {term}: the group's messages are all in the member whose last entry is "
+            "of the highest term, and of these the highest number; convert that one"
+        )
+        uncommitted = index - log.committed_index if log.committed_index is not None else 0
+        if uncommitted > 0:
+            yield (
+                f"entries after the last one that the group is known to have committed: {uncommitted}; other members "
+                "may not have them"
+            )
     if written.left_out:
         yield f"entries without a message, which only the group needs: {written.left_out}"
     if written.tail:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rmqtool.engine.reading.dledger_log import dledger_logs
 from rmqtool.engine.reading.messages_without_log import (
     Array,
     entries_without_file,
@@ -21,6 +20,8 @@ from rmqtool.engine.reading.messages_without_log import (
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import Step
 from rmqtool.store.directory import Store
+from rmqtool.store.dledger_files import data_directories, with_dledger_log
+from rmqtool.store.location import log_directories
 
 
 def gone_messages(before: Store, after: Store, steps: Sequence[Step]) -> Loss:
@@ -30,8 +31,7 @@ def gone_messages(before: Store, after: Store, steps: Sequence[Step]) -> Loss:
         before: the store as it is.
         after: the store as the steps leave it.
     """
-    segments = before.commitlog or tuple(segment for log in dledger_logs(before) for segment in log.data)
-    ranges = ranges_without_file(before, segments)
+    ranges = ranges_without_file(before, with_dledger_log(before).commitlog)
     touched = {step.path.rpartition("/")[0] for step in steps}
     names = {name for store in (before, after) for name, _, directory in queues_of(store) if directory in touched}
     messages = lost_bytes = 0
@@ -57,8 +57,7 @@ def unmounted_text(store: Store, count: int) -> str:
     Args:
         count: messages that queues or index point to and no file of the log holds; 0 if nobody has counted.
     """
-    paths = (segment.path.rpartition("/")[0] for segment in store.commitlog)
-    directories = ", ".join(dict.fromkeys((*store.settings.commitlog_directories, *paths))) or "commitlog"
+    directories = ", ".join((*log_directories(store), *data_directories(store)))
     what = f"{count} messages are" if count else "there is something"
     return (
         f"{what} in the queues or the index, but commit log files are missing or too short: check first that the disk "

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.errors import DLEDGER_LOG, UnsupportedError
+from rmqtool.errors import UnsupportedError
 from rmqtool.repair.build.build import TAIL_FINDINGS, build
 from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.build.database_build import build_database
@@ -20,6 +19,7 @@ from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.remaining import READ_AGAIN_MAX
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Store
+from rmqtool.store.dledger_files import demand_plain_log, with_dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Severity
 from rmqtool.verify.files.dledger import dledger_findings
@@ -117,9 +117,8 @@ def require_log(store: Store) -> None:
     Raises:
         UnsupportedError: there is none, or a file of it has another size.
     """
+    demand_plain_log(store)
     if not store.commitlog:
-        if store.files.get(FileKind.DLEDGER):
-            raise UnsupportedError(f"{store.view.label}: {DLEDGER_LOG}")
         text = "the log is missing: check that its disk is mounted; nothing can be rebuilt from it"
         raise UnsupportedError(f"{store.view.label}: {text}")
 

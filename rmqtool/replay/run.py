@@ -21,6 +21,7 @@ from rmqtool.replay.cluster import Cluster
 from rmqtool.replay.journal import REFUSALS_MAX, ReplayJournal, ReplayState, TargetQueue, body_digest
 from rmqtool.replay.outgoing import REPLAY, NotSent, Outgoing, Selection, UnsentReason, outgoing_messages
 from rmqtool.store.directory import Store
+from rmqtool.store.dledger_files import demand_plain_log
 
 T = TypeVar("T")
 PRODUCER_GROUP: Final = "rmqtool-replay"
@@ -99,6 +100,7 @@ class Replay:
     def _store(self, source: SourceStore, on_progress: Callable[[int, int], None]) -> None:
         state, last = self.state, self.state.last_record
         start = last[0] if last is not None else state.next_physical_offset
+        demand_plain_log(source.store)
         log = source.store.commitlog
         begin, end = (log[0].start, log[-1].end) if log else (0, 0)
         now_ms = int(time.time() * 1000)

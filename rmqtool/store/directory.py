@@ -18,12 +18,11 @@ from rmqtool.store.file_kinds import (
     FileKind,
     is_broker_directory,
     is_java_long,
-    kind_of,
     kinds_of,
     stray_kind_of,
 )
 from rmqtool.store.list_files import list_files
-from rmqtool.store.log_entries import move_log, set_twins_aside
+from rmqtool.store.log_entries import entry_directories, move_log, set_twins_aside
 from rmqtool.store.log_reach import record_end_across
 from rmqtool.store.queue_roles import QueueRoles
 from rmqtool.store.sizes import (
@@ -46,7 +45,6 @@ EVIDENCE: Final = frozenset(
     }
 )  # fmt: skip
 """Kinds of which one file makes a directory a store; `lock` and `config/` are too common to tell anything."""
-"""Bytes of a consume queue unit, of which a file holds a whole number (`MessageStoreConfig`)."""
 STORE_DIRECTORIES: Final = frozenset({"commitlog", "consumequeue"})
 
 
@@ -56,6 +54,8 @@ class Segment:
 
     entry: Entry
     start: int
+    has_entries: bool = False
+    """Whether it is a file of DLedger, whose records are in entries."""
     path: str = field(init=False, repr=False, compare=False)
     size: int = field(init=False, repr=False, compare=False)
     end: int = field(init=False, repr=False, compare=False)
@@ -64,11 +64,6 @@ class Segment:
         object.__setattr__(self, "path", self.entry.path)
         object.__setattr__(self, "size", self.entry.size)
         object.__setattr__(self, "end", self.start + self.entry.size)
-
-    @property
-    def has_entries(self) -> bool:
-        """Whether it is a file of DLedger, whose records are in entries."""
-        return kind_of(self.path) is FileKind.DLEDGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +96,11 @@ class Settings:
     runs_timer: bool = True
     queue_kind: str | None = None
     queue_roles: QueueRoles | None = None
+    uses_dledger: bool | None = None
+    """Whether the broker's log is one of DLedger; None where the files have to tell."""
+    dledger_id: str | None = None
+    dledger_directories: tuple[str, ...] = ()
+    """Those of `commitlog_directories` that hold the data of DLedger; none where it lies in `dledger-ID/data`."""
     defaults_hold: bool = False
     """Whether the broker's own properties file was read, so that its default holds for a size that it does not name."""
 
@@ -129,7 +129,7 @@ class Store:
     @cached_property
     def commitlog(self) -> tuple[Segment, ...]:
         """Commitlog segments of all paths, by their start."""
-        return _segments(self.files.get(FileKind.COMMITLOG, ()))
+        return _segments(self.files.get(FileKind.COMMITLOG, ()), self.files.get(FileKind.DLEDGER, ()))
 
     @property
     def log_start(self) -> int:
@@ -143,8 +143,8 @@ class Store:
 
     @property
     def has_dledger_log(self) -> bool:
-        """Whether the files of the commit log are those of DLedger; see `with_dledger_log`."""
-        return bool(self.commitlog) and self.commitlog[0].has_entries
+        """Whether the commit log is that of DLedger, or ends in it; see `with_dledger_log`."""
+        return bool(self.commitlog) and self.commitlog[-1].has_entries
 
     @cached_property
     def loadable_log(self) -> tuple[Segment, ...]:
@@ -336,7 +336,7 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
         NotAStoreError: nothing in it was written by a RocketMQ broker.
         UnreadableError: the directory itself may not be read.
     """
-    settings = settings or Settings()
+    settings = _with_named_logs(view, settings or Settings())
     known_files = {} if known is None else known.files
     walked = list_files(view, settings.log_directories, chain.from_iterable(known_files.values()))
     entries_by_kind: dict[FileKind, list[Entry]] = defaultdict(list)
@@ -344,7 +344,8 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
         entries_by_kind[kind if entry.kind is EntryKind.FILE else stray_kind_of(entry.path)].append(entry)
     problems = walked.problems
     if settings.commitlog_directories:
-        directories = move_log(view, settings.log_directories, entries_by_kind, problems)
+        of_dledger = frozenset(settings.dledger_directories)
+        directories = move_log(view, settings.log_directories, entries_by_kind, problems, of_dledger)
         walked.directories = sorted({*walked.directories, *directories})
     set_twins_aside(entries_by_kind)
     files = {kind: tuple(entries) for kind, entries in entries_by_kind.items() if entries}
@@ -354,6 +355,18 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
             f"{view.label}: not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
         )
     return Store(view, settings, files, tuple(walked.directories), tuple(problems), known)
+
+
+def _with_named_logs(view: StoreView, settings: Settings) -> Settings:
+    """Settings that say which of the directories that were named hold the data of DLedger.
+
+    A broker with DLedger needs no directory of a plain log.
+    """
+    named = tuple(directory.rstrip("/") or "/" for directory in settings.commitlog_directories)
+    of_dledger = tuple(dict.fromkeys((*settings.dledger_directories, *entry_directories(view, named))))
+    if settings.uses_dledger:
+        named = tuple(path for path in named if path in of_dledger or view.stat(path) is not None)
+    return replace(settings, commitlog_directories=named, dledger_directories=of_dledger)
 
 
 def with_settings(settings: Settings, **changes: object) -> Settings:
@@ -366,8 +379,9 @@ def _is_numbered(entry: Entry) -> bool:
     return entry.is_file and entry.name.isdigit() and is_java_long(entry.name)
 
 
-def _segments(entries: tuple[Entry, ...]) -> tuple[Segment, ...]:
-    segments = (Segment(entry, int(entry.name)) for entry in entries)
+def _segments(entries: tuple[Entry, ...], of_dledger: tuple[Entry, ...] = ()) -> tuple[Segment, ...]:
+    paths = {entry.path for entry in of_dledger}
+    segments = (Segment(entry, int(entry.name), entry.path in paths) for entry in entries)
     return tuple(sorted(segments, key=attrgetter("start", "path")))
 
 

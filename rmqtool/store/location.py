@@ -19,10 +19,11 @@ from rmqtool.store.view import StoreView, open_directory
 
 
 def log_directories(store: Store) -> tuple[str, ...]:
-    """Where the log lies: in the directories that were named, else in `commitlog/`, else where its files are."""
+    """Where the plain log lies: in directories that were named, else in `commitlog/`, else where its files are."""
     holding = tuple(dict.fromkeys(segment.path.rpartition("/")[0] for segment in store.commitlog))
     default = ("commitlog",) if "commitlog" in holding or not holding else holding
-    return store.settings.commitlog_directories or default
+    of_dledger = store.settings.dledger_directories
+    return tuple(path for path in store.settings.commitlog_directories if path not in of_dledger) or default
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
+
 from rmqtool.errors import UnreadableError
-from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of
+from rmqtool.formats import dledger
+from rmqtool.formats.commitlog import MAGIC_BYTES
+from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of, segment_name
+from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry, StoreView
 
 
+def entry_directories(view: StoreView, directories: Sequence[str]) -> tuple[str, ...]:
+    """The directories that have the name of DLedger's, or whose first file begins with an entry, and not a record."""
+    return tuple(
+        directory
+        for directory in directories
+        if kind_of(f"{directory}/{segment_name(0)}") is FileKind.DLEDGER or _begins_with_entry(view, directory)
+    )
+
+
+def _begins_with_entry(view: StoreView, directory: str) -> bool:
+    """The second number tells, as it does to brokers (`DLedgerCommitLog#checkMessageAndReturnSize`)."""
+    try:
+        first = next((entry for entry in view.list(directory) if entry.is_file and is_segment_name(entry.name)), None)
+        if first is None:
+            return False
+        with closing(view.open(first.path)) as source:
+            head = read_range(source, 0, dledger.END_SIZE_MIN)
+    except UnreadableError:
+        return False
+    kind = int.from_bytes(head[:4], "big", signed=True)
+    return kind in (*dledger.KINDS, dledger.END_OF_FILE) and head[4:] not in MAGIC_BYTES.values()
+
+
 def move_log(
-    view: StoreView, log_directories: frozenset[str], entries_by_kind: dict[FileKind, list[Entry]], problems: list[str]
+    view: StoreView,
+    log_directories: frozenset[str],
+    entries_by_kind: dict[FileKind, list[Entry]],
+    problems: list[str],
+    of_dledger: frozenset[str] = frozenset(),
 ) -> list[str]:
     """Take the commitlog from the directories that were named; files of another `commitlog` become unknown ones.
 
     The directories that lie among its files.
+
+    Args:
+        of_dledger: those of the directories that hold the data of DLedger.
     """
     directories: list[str] = []
     log_kinds = (FileKind.COMMITLOG, FileKind.STRAY_COMMITLOG)
@@ -32,13 +68,15 @@ def move_log(
                 continue
             is_segment = entry.is_file and is_segment_name(entry.name)
             is_own = kind_of(f"commitlog/{entry.name}") is FileKind.RMQTOOL
-            entries_by_kind[FileKind.RMQTOOL if is_own else log_kinds[0 if is_segment else 1]].append(entry)
+            kind = FileKind.DLEDGER if directory in of_dledger else log_kinds[0 if is_segment else 1]
+            entries_by_kind[FileKind.RMQTOOL if is_own else kind].append(entry)
     for kind, entries in entries_by_kind.items():
         if kind not in log_kinds:
+            others = log_directories - of_dledger if kind is FileKind.DLEDGER else log_directories
             entries_by_kind[kind] = [
                 entry
                 for entry in dict.fromkeys(entries)
-                if kind is FileKind.RMQTOOL or entry.path.rpartition("/")[0] not in log_directories
+                if kind is FileKind.RMQTOOL or entry.path.rpartition("/")[0] not in others
             ]
     return directories
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.directory import Store
+from rmqtool.store.dledger_files import data_directories, dledger_logs
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.view import DirectoryView
@@ -20,16 +21,20 @@ _OWN: Final = (".rmqtool/", ".rmqtool:")
 
 def missing_log(store: Store) -> str | None:
     """What is missing, as a sentence, where a store that had messages has no file of the log; None elsewhere."""
-    if any(segment.size for segment in store.loadable_log) or store.files.get(FileKind.DLEDGER):
+    logs = dledger_logs(store)
+    if any(segment.size for segment in (*store.loadable_log, *(file for log in logs for file in log.data))):
         return None
     if not store.is_log_listed:
         return None
-    if not (store.queues or store.batch_queues or store.index_files or _had_messages(store)):
+    was_written = _had_messages(store) or any(log.committed_index is not None for log in logs)
+    if not (was_written or store.queues or store.batch_queues or store.index_files):
         return None
-    directories = ", ".join(log_directories(store))
+    plain = log_directories(store) if _LOG in store.directories or not logs else ()
+    directories = ", ".join((*plain, *data_directories(store)))
+    setting = "" if not logs else " (of DLedger: storePathDLedgerCommitLog of its properties file, --broker-conf FILE)"
     return (
         f"there is no file of the commit log in {directories}, but there were messages: check that its disk is mounted "
-        "and the path is right, and do not start the broker: its next start deletes the consume queues"
+        f"and the path is right{setting}, and do not start the broker: its next start deletes the consume queues"
     )
 
 

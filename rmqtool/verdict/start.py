@@ -65,4 +65,6 @@ def _load(store: Store, listed: StoreView, rules: BrokerRules, configs: StoreCon
                 extension = f"{load.EXTENSIONS}/{queue.topic}/{queue.queue_id}"
                 if not queue.is_batch and overlay.stat(extension) is not None:
                     load.load_files(overlay, (extension,), store.extension_file_size, rules)
+        if rules.dledger:
+            load.demand_dledger_files(store)
         load.demand_side_stores(store, rules, configs)

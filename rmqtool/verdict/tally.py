@@ -18,11 +18,17 @@ from rmqtool.verify.catalog.finding import (
 ABORT: Final = "store.abort-present"
 TAIL: Final = "commitlog.resurrected-tail"
 _OF_FILES: Final = frozenset(
-    {"commitlog.wrong-file-size", "commitlog.empty-file", "commitlog.stray-file", "commitlog.missing-end-blank"}
+    {
+        "commitlog.wrong-file-size",
+        "commitlog.empty-file",
+        "commitlog.stray-file",
+        "commitlog.missing-end-blank",
+        "dledger.unloadable-file",
+    }
 )
 """Errors about files of the log as such: every record can be read."""
 _LOGS: Final = ("commitlog.", "dledger.")
-_NOT_DERIVED: Final = ("commitlog", "config", "store")
+_NOT_DERIVED: Final = ("commitlog", "config", "dledger", "store")
 """Kinds of findings that do not say that something differs from the log."""
 _URGENT: Final = ("undo", "salvage", "recover", "rebuild")
 """Commands that repair more than the ones after them; what is left are parts of `rebuild`."""

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
-from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.reading.version_evidence import has_indexed_tags
 from rmqtool.engine.rules.broker_rules import BrokerRules
@@ -26,13 +25,14 @@ from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, compacted_topics, topics
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import REBUILD, RECOVER, Finding
+from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_configs, queue_ends, read_store_configs
 from rmqtool.verify.files.controller import epochs_ahead
 from rmqtool.verify.files.delays import delay_findings
-from rmqtool.verify.files.dledger import OF_ENTRIES
+from rmqtool.verify.files.dledger import OF_ENTRIES, for_dledger, why_no_log
 from rmqtool.verify.files.index_files import IndexFiles, read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
 from rmqtool.verify.files.pop import PopCheck
@@ -126,7 +126,7 @@ class _Verifier:
         runner: Runner,
     ) -> None:
         self.rules, self.options = rules, options
-        self.store = with_dledger_log(store) if self._looks_beside and rules.dledger else store
+        self.store = with_dledger_log(store) if rules.dledger else store
         self._threads, self._runner = threads, runner
         self._on_finding, self._on_progress = on_finding, on_progress
         self._account, self._summary, self._doubts = Account(), Summary(), Doubts()
@@ -146,12 +146,10 @@ class _Verifier:
         if context.live_end is not None:
             self._leave_out(_LOG, FileKind.COMMITLOG.value, "a broker is writing to the end of the log")
         newest = [newest_record(context)]
-        if not self.store.has_dledger_log:  # whose files have findings of their own
-            self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
-        if self._log_is_elsewhere:
+        self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
+        if (why := why_no_log(self.store, self.rules)) is not None:
             context = replace(context, options=replace(self.options, depth=Depth.STRUCTURE))
-            if not self.store.is_log_listed:
-                self._leave_out(_LOG, FileKind.COMMITLOG.value, "its directory cannot be listed")
+            self._leave_out(_LOG, FileKind.COMMITLOG.value, why)
         elif context.options.depth is not Depth.FULL:
             self._leave_out(_LOG, FileKind.COMMITLOG.value, f"left out by --depth {context.options.depth.value}")
         self._say(side_findings(self.store, self.rules, self._account, self._side_kinds))
@@ -188,12 +186,6 @@ class _Verifier:
         kinds = side_kinds(self.store, self.rules, timer=self.options.timer)
         return kinds | {FileKind.POP_ROCKSDB} | ({FileKind.ROCKSDB} if self.rules.rocksdb_side_store else set())
 
-    @property
-    def _log_is_elsewhere(self) -> bool:
-        """Whether the log is one of DLedger that is not read, or may not be looked at."""
-        is_hidden = bool(self.store.files.get(FileKind.DLEDGER)) or not self.store.is_log_listed
-        return is_hidden and not self.store.commitlog
-
     def _leave_out(self, path: str, kind: str, why: str) -> None:
         """Something that a broker uses is not looked at."""
         self._summary.not_looked_at = (*self._summary.not_looked_at, UnreadFiles(path, kind, why))
@@ -201,7 +193,7 @@ class _Verifier:
 
     def _say(self, new_findings: Iterable[Finding]) -> None:
         for one in sorted(new_findings, key=lambda one: one.place):
-            known = replace(one, repair=REBUILD) if one.repair == RECOVER and self.store.has_dledger_log else one
+            known = for_dledger(one) if self.store.has_dledger_log else one
             self._summary.add(known)
             self._doubts.add(known)
             if self._on_finding is not None:
@@ -342,7 +334,8 @@ class _Verifier:
                 continue
             state.add(segments[number], result)
             seen_before.keep(plan.splits[number], result)
-            self._say(one for one in result.findings if not (self.store.has_dledger_log and one.id in OF_ENTRIES))
+            has_entries = segments[number].has_entries
+            self._say(one for one in result.findings if not (has_entries and one.id in OF_ENTRIES))
             result.findings = []
             done_bytes += result.file_size if known_result is None else 0
             if self._on_progress is not None:

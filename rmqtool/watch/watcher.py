@@ -19,10 +19,11 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.log_position import Position, mark_of, what_is_lost
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.store.checkpoint_file import read_checkpoint
 from rmqtool.store.directory import Store, with_settings
+from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.probe_lock import LockStatus, lock_state
 from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
@@ -160,8 +161,7 @@ class Watcher:
         store = self._options.survey()
         settings = with_settings(store.settings, **self._sizes)
         store = replace(store, view=LimitedView(store.view, self._limit), settings=settings)
-        if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-            raise UnsupportedError(f"{self._options.root}: watch does not read the commit log of DLedger")
+        demand_plain_log(store)
         self.has_rocksdb_queues = store.queue_kind != "file"
         proven = store.commitlog_file_size if store.log_file_size.is_proven else None
         # What the files agreed on once is not inferred again from those that are there later.

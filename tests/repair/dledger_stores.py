@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from struct import pack, unpack_from
@@ -33,6 +34,7 @@ def as_dledger(path: Path) -> Path:
         units += pack(">iqiqq", 1, position, size, number, 2)
     (data / f"{start:020}").write_bytes(content.ljust(file_size, b"\0"))
     (index / f"{0:020}").write_bytes(units)
+    os.truncate(index / f"{0:020}", dledger.INDEX_FILE_SIZE)
     (path / "dledger-n0" / "checkpoint").write_text(f"committedIndex={len(units) // 32 - 1}\n")
     shutil.rmtree(path / "commitlog")
     for file in path.glob("timerlog/*"):

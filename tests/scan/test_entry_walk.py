@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store, survey
+from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.view import open_directory
 from tests.conftest import Unpacked
 from tests.repair.dledger_stores import as_dledger

@@ -13,6 +13,7 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.reading.judgement import assessment_of, unknown_to_repair
 from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.repair.build.clean_state import abort_reason
+from rmqtool.store.dledger_files import reads_dledger
 from rmqtool.verdict.next_step import NextStep, step_after_verify
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 
@@ -62,6 +63,6 @@ def _repair(opened: JudgedStore, tally: FindingTally) -> str | None:
     """The command that repairs most of what was found; None where none has anything to do."""
     store = opened.store
     repair = tally.repair(abort_stays=store.has_abort and abort_reason(store, opened.rules) is not None)
-    if not store.commitlog and (repair == "recover" or tally.damaged):
+    if (not store.commitlog or reads_dledger(store)) and (repair == "recover" or tally.damaged):
         return None  # nothing is rebuilt from a damaged log of DLedger
     return repair

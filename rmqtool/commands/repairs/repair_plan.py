@@ -38,7 +38,6 @@ from rmqtool.commands.repairs.repair_request import RepairRequest
 from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.commands.repairs.saved_plan import save_plan
 from rmqtool.commands.screen import screen
-from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UnreadableError
 from rmqtool.forecast.unsimulated import unsimulated_settings
@@ -59,6 +58,7 @@ from rmqtool.report.screens.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Store, survey
+from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.location import relative_to_store
 from rmqtool.store.log_owner import doubtful_link
 from rmqtool.store.view import open_directory
@@ -181,8 +181,12 @@ def opened_for_repair(
 
 def places_of(request: RepairRequest, store: Store) -> StorePaths:
     """Where the store's files lie."""
-    folders = tuple({file.path.rpartition("/")[0]: None for file in with_dledger_log(store).commitlog}) or DEFAULT_LOG
-    return StorePaths(request.store, store.settings.commitlog_directories or folders, request.undo_dir)
+    holding = (file.path.rpartition("/")[0] for file in with_dledger_log(store).commitlog)
+    folders = dict.fromkeys((*store.settings.commitlog_directories, *holding))
+    if request.copy is not None:  # which has a plain log: data of DLedger outside of the store is only read
+        outer = {folder for folder in store.settings.dledger_directories if folder.startswith("/")}
+        folders = dict.fromkeys(folder for folder in folders if folder not in outer)
+    return StorePaths(request.store, tuple(folders) or DEFAULT_LOG, request.undo_dir)
 
 
 def carry_out(run: RepairRun, planner: Planner) -> None:
@@ -363,7 +367,7 @@ def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> _Planne
         copied_files=copied_files(repair.steps, places) if request.copy is None else {},
     )
     plan.check(places.log_directories)
-    settings = opened.store.settings
+    settings = repair.settings or opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings, opened.store) if plan.steps else opened.store
     options = replace(forecast_options(opened.conf), digest=digest)
     with PlanForecasts(opened.store, after, opened.rules, options, run.messages.note) as forecasts:

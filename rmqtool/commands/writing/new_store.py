@@ -20,6 +20,7 @@ from rmqtool.repair.machine.store_paths import DEFAULT_LOG
 from rmqtool.report.writers import ObjectFormat
 from rmqtool.scan.first_time import first_store_time_ms
 from rmqtool.store.directory import Settings
+from rmqtool.store.dledger_files import demand_plain_log
 
 if TYPE_CHECKING:
     from rmqtool.extract.chosen import Choice
@@ -36,6 +37,7 @@ def open_sources(roots: Sequence[Path], options: StoreOptions, messages: Message
     sources: list[tuple[int, Path, OpenedStore]] = []
     for root in roots:
         opened = open_store(root, options)
+        demand_plain_log(opened.store)
         if not opened.store.commitlog:
             raise NotAStoreError(f"{root}: no commit log")
         if not opened.is_version_known:

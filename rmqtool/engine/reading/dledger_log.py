@@ -1,14 +1,12 @@
-"""A log of DLedger, entry by entry, with the message in each and the units of its index.
+"""Files of a DLedger log, entry by entry, with the message in each, and the units of its index.
 
-Broker: `DLedgerMmapFileStore`, `DLedgerCommitLog`.
+Broker: `DLedgerMmapFileStore`, `DLedgerEntryCoder`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -17,8 +15,6 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import RecordLocation
 from rmqtool.formats import dledger
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.store.directory import Segment, Store
-from rmqtool.store.file_kinds import FileKind, is_segment_name
 from rmqtool.store.source import ByteSource, read_range
 
 ENTRY_FIELDS: Final = tuple(field.name for field in dledger.ENTRY.fields)
@@ -26,7 +22,6 @@ UNIT_FIELDS: Final = tuple(field.name for field in dledger.INDEX_UNIT.fields)
 _ENTRY: Final = Struct(dledger.ENTRY.struct_code)
 _UNIT: Final = Struct(dledger.INDEX_UNIT.struct_code)
 _BLOCK_SIZE: Final = 8192 * dledger.INDEX_UNIT_SIZE
-_TEXT_MAX: Final = 4096
 
 
 class LogEntry(NamedTuple):
@@ -43,60 +38,6 @@ class BadRange(NamedTuple):
 
     file_position: int
     length: int
-
-
-@dataclass(frozen=True)
-class DLedgerLog:
-    """The files of one member of a group (`dledger-ID/`), in order."""
-
-    store: Store
-    directory: str
-
-    @cached_property
-    def data(self) -> tuple[Segment, ...]:
-        return self._segments("data")
-
-    @cached_property
-    def index(self) -> tuple[Segment, ...]:
-        return self._segments("index")
-
-    @cached_property
-    def committed_index(self) -> int | None:
-        """Of the last entry that the group had committed when the file was written; None where that is not known."""
-        entry = self.store.view.stat(f"{self.directory}/checkpoint")
-        if entry is None or not entry.is_file:
-            return None
-        with closing(self.store.view.open(entry.path)) as source:
-            text = read_range(source, 0, _TEXT_MAX).decode("utf-8", "replace")
-        values = dict(line.partition("=")[::2] for line in text.splitlines())
-        number = values.get("committedIndex", "").strip()
-        return int(number) if number.isascii() and number.isdigit() and len(number) < 20 else None
-
-    def _segments(self, folder: str) -> tuple[Segment, ...]:
-        entries = (
-            entry
-            for entry in self.store.files.get(FileKind.DLEDGER, ())
-            if entry.path.startswith(f"{self.directory}/{folder}/") and is_segment_name(entry.name)
-        )
-        segments = (Segment(entry, int(entry.name)) for entry in entries)
-        return tuple(sorted(segments, key=lambda segment: segment.start))
-
-
-def dledger_logs(store: Store) -> tuple[DLedgerLog, ...]:
-    """The logs of DLedger in a store; a broker uses one."""
-    directories = {entry.path.partition("/")[0] for entry in store.files.get(FileKind.DLEDGER, ())}
-    return tuple(DLedgerLog(store, directory) for directory in sorted(directories))
-
-
-def with_dledger_log(store: Store) -> Store:
-    """A store whose commit log is that of DLedger, for whoever finds records through splits or consume queues.
-
-    The store itself where it has a plain log, or not one log of DLedger.
-    """
-    logs = [log for log in dledger_logs(store) if log.data]
-    if store.commitlog or len(logs) != 1:
-        return store
-    return replace(store, files={**store.files, FileKind.COMMITLOG: tuple(file.entry for file in logs[0].data)})
 
 
 def read_entries(source: ByteSource, start: int, rules: BrokerRules) -> Iterator[LogEntry | BadRange]:

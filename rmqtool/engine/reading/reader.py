@@ -15,7 +15,7 @@ from rmqtool.engine.reading.stored_message import StoredMessage, message_at
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.errors import DLEDGER_LOG, UnreadableError, UnsupportedError, UsageError
+from rmqtool.errors import UnreadableError, UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.quantities import JAVA_LONG_MAX
@@ -23,7 +23,7 @@ from rmqtool.store.config.config_json import TOPICS, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
-from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.source import Closable
 
 DEFAULT_LIMITS = PullLimits()
@@ -192,6 +192,5 @@ def open_reader(
     Raises:
         UnsupportedError: the log is kept by DLedger.
     """
-    if not store.commitlog and store.files.get(FileKind.DLEDGER):
-        raise UnsupportedError(DLEDGER_LOG)
+    demand_plain_log(store)
     return Reader(store, rules, is_slave=is_slave, log_end=log_end, quickly=quickly)

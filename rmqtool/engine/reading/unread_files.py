@@ -81,7 +81,8 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
             continue
         directories: dict[str, list[Entry]] = {}
         for entry in store.files.get(kind, ()):
-            directories.setdefault(entry.path.partition("/")[0], []).append(entry)
+            top = entry.path.partition("/")[0] or entry.path.rpartition("/")[0]  # DLedger's data may lie elsewhere
+            directories.setdefault(top, []).append(entry)
         for path, entries in sorted(directories.items()):
             if kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_database is not None:
                 yield from _unread_queues(store.queue_database, path)
@@ -92,7 +93,7 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
 def _reason_of_second(store: Store, kind: FileKind) -> str | None:
     """Why a second log, or queues beside those that are read, are not looked at."""
     if kind is FileKind.DLEDGER and store.commitlog:
-        return "only verify looks into this second log"
+        return "only verify looks into the log of DLedger beside the plain one"
     if kind is not FileKind.CONSUMEQUEUE_ROCKSDB or store.queue_kind != "mixed":
         return None
     if not is_installed():

@@ -25,6 +25,7 @@ from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.split import Split
 from rmqtool.scan.split_start import PROOF_BYTES, first_row_from
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.remote import view_of_files
 from rmqtool.store.view import StoreView
 from rmqtool.verify.catalog.finding import MISSING_LOG_FILE
@@ -101,6 +102,7 @@ class Splitting:
 
 def log_tasks(store: Store, row_filters: Sequence[RowFilter], splitting: Splitting) -> list[LogTask]:
     """What tasks read of a store's log: the parts of its files that may hold rows that are wanted by all."""
+    demand_plain_log(store)
     segments = store.commitlog
     asks_for_time = any(row_filter.from_ms is not None or row_filter.to_ms is not None for row_filter in row_filters)
     newest, record_crc = newest_with_data(store.view, segments)

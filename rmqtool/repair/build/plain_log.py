@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from rmqtool.engine.reading.dledger_log import BadRange, DLedgerLog, LogEntry, read_entries
+from rmqtool.engine.reading.dledger_log import BadRange, LogEntry, read_entries
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MAGIC_BYTES, PHYSICAL_OFFSET_AT
@@ -23,6 +23,7 @@ from rmqtool.formats.dledger import ENTRY_SIZE
 from rmqtool.formats.properties import HALF_TOPIC
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Segment
+from rmqtool.store.dledger_files import DLedgerLog
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.sink import reported
 from rmqtool.store.source import ByteSource, read_range
@@ -40,12 +41,14 @@ class PlainLog:
     Attributes:
         files: name of each file, and the modification time that it gets.
         left_out: entries without a message, which only the group needs.
+        last: number and term of the last entry; None without one.
         tail: bytes after the last entry that are none; DLedger cuts them off as well.
     """
 
     files: dict[str, int] = field(default_factory=dict)
     records: int = 0
     left_out: int = 0
+    last: tuple[int, int] | None = None
     tail: int = 0
 
 
@@ -95,10 +98,12 @@ def _good_entries(
                 f"{log.store.view.label}: {segment.path} is damaged at byte {entry.file_position}: nothing is "
                 "converted; copy the directory from another member of the group first"
             )
-        elif entry.record is None:
-            written.left_out += 1
         else:
-            yield entry
+            written.last = entry.values["index"], entry.values["term"]
+            if entry.record is not None:
+                yield entry
+            else:
+                written.left_out += 1
 
 
 class _Writer:

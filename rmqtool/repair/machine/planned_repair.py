@@ -9,6 +9,7 @@ from typing import Any
 
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import Step
+from rmqtool.store.directory import Settings
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 
@@ -27,6 +28,7 @@ class PlannedRepair:
         looked_at: kinds of files beside log, queues and index that were checked too.
         details: what only this command says of its plan, beside what every plan has.
         is_chosen: whether a person chose each change, and may agree to one that leaves a broker worse off.
+        settings: of the store as the plan leaves it, where they are not those with which it was opened.
         keep: saves what the plan takes away, in the given directory of the tool's own, right before it is carried out.
     """
 
@@ -41,4 +43,5 @@ class PlannedRepair:
     looked_at: frozenset[FileKind] = frozenset()
     details: Mapping[str, Any] = field(default_factory=dict)
     is_chosen: bool = False
+    settings: Settings | None = None
     keep: Callable[[Path], None] | None = None

@@ -31,7 +31,6 @@ from rmqtool.repair.machine.plan import Loss, Plan
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file
 from rmqtool.repair.missing_log import unmounted_text
-from rmqtool.repair.rebuild import require_log
 from rmqtool.repair.recover import log_steps
 from rmqtool.repair.recover.config_steps import rescue_steps
 from rmqtool.repair.recover.cut_offset import cut_offset
@@ -53,6 +52,7 @@ from rmqtool.repair.recover.scope import (
 )
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
+from rmqtool.store.dledger_files import demand_dledger_data, demand_plain_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.verify.files.log_files import log_file_findings
@@ -118,10 +118,12 @@ def plan_recover(
 
     Raises:
         UsageError: no record begins where the log is to be cut.
-        UnsupportedError: the log is kept by DLedger.
+        UnsupportedError: the log or its end is kept by DLedger.
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or RecoverOptions()
+    demand_plain_log(store)
+    demand_dledger_data(store)
     # A file of the wrong length changes what every record in it seems to be, so the rest is judged as if it were right.
     shape, base = tuple(shape_steps(store, staging)), store.view
     if shape:
@@ -209,8 +211,6 @@ class _Recover:
     def run(self) -> PlannedRepair:
         damage = tuple(finding for finding in damage_in(self._wrong) if not self._options.tolerates(finding))
         if not self._store.commitlog:
-            if self._store.files.get(FileKind.DLEDGER):
-                require_log(self._store)
             lost = tuple(finding for finding in self._wrong if finding.id == MISSING_LOG_FILE)
             notes = (unmounted_text(self._store, 0),) if lost else ()
             return PlannedRepair(() if lost else tuple(self._steps), notes, self._findings, lost)

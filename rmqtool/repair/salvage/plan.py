@@ -44,6 +44,7 @@ from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Settings, Store, survey
+from rmqtool.store.dledger_files import demand_dledger_data, demand_plain_log
 from rmqtool.store.source import read_range, reason
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.match.queue_order import MisplacedRecord
@@ -106,10 +107,12 @@ def plan_salvage(
         staging: an empty directory, which must stay until the plan is applied.
 
     Raises:
-        UnsupportedError: the log is kept by DLedger.
+        UnsupportedError: the log or its end is kept by DLedger.
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or SalvageOptions()
+    demand_plain_log(store)
+    demand_dledger_data(store)
     shape = tuple(shape_steps(store, staging, keep_empty=True))
     with LogDraft(store.view, shape, staging, store.commitlog_file_size or 0) as draft:
         planner = _Planner.of(store, rules, options, draft)

@@ -109,10 +109,16 @@ class BrokerConf:
         in another place. A relative path, which the broker takes from the directory it was started in, likewise.
         """
         root = posixpath.normpath(self.store_root) if self.store_root else None
-        directories = tuple(dict.fromkeys(_below(path, root) for path in self.commitlog_paths))
+        plain = dict.fromkeys(_below(path, root) for path in self.commitlog_paths)
+        of_dledger = dict.fromkeys(_below(path, root) for path in self._dledger_paths)
+        if of_dledger and not plain:
+            plain = {"commitlog": None}
         return replace(
             self.sizes,
-            commitlog_directories=directories,
+            commitlog_directories=(*plain, *of_dledger),
+            uses_dledger=self.is_dledger,
+            dledger_id=self.properties.get("dLegerSelfId") if self.is_dledger else None,
+            dledger_directories=(*of_dledger,),
             runs_timer=self.has_timer is not False,
             defaults_hold=self.is_whole,
             queue_kind=self._queue_kind,
@@ -124,6 +130,13 @@ class BrokerConf:
         """`commitLogRecoverMaxNum`: files from the log's end in which recovery looks for its start."""
         value = self.properties.get("commitLogRecoverMaxNum", "")
         return int(value) if _JAVA_INTEGER.match(value) and 0 < int(value) < 1 << 31 else None
+
+    @property
+    def _dledger_paths(self) -> tuple[str, ...]:
+        """Where DLedger keeps its data if not in `dledger-ID/data`; read-only paths count beside several others."""
+        value = self.properties.get("storePathDLedgerCommitLog", "").strip() if self.is_dledger else ""
+        read_only = self.properties.get("readOnlyCommitLogStorePaths", "").strip() if PATH_SPLITTER in value else ""
+        return tuple(path for text in (value, read_only) for path in text.split(PATH_SPLITTER) if path)
 
     @property
     def _queue_kind(self) -> str | None:

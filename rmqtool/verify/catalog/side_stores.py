@@ -147,11 +147,30 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         ),
         _FROM_MEMBER,
     ),
+    note(
+        "dledger.continues-log",
+        "The commit log is a plain one up to where a log of DLedger starts, as after DLedger was turned on.",
+        ((_FROM_4_5, "reads both with enableDLegerCommitLog=true; else deletes the queue units of the later one"),),
+        "keep enableDLegerCommitLog=true while the messages are needed",
+    ),
     error(
         "dledger.missing-entries",
         "The log of DLedger ends before an entry that its index or the group's checkpoint knows.",
         ((_FROM_4_5, "fetches them from the leader if it is a follower; as the only member it has lost them"),),
         _FROM_MEMBER,
+    ),
+    warning(
+        "dledger.not-enabled",
+        "The log, or its end, is one of DLedger, and the broker's settings do not turn DLedger on.",
+        ((_FROM_4_5, "starts without these messages, deletes their queue units, and uses their offsets again"),),
+        "set enableDLegerCommitLog=true and the other settings of the group, or convert the store to a plain log",
+    ),
+    error(
+        "dledger.unloadable-file",
+        "A file in the directories of the log of DLedger or its index does not have the size of a full file, or its "
+        "name is no number.",
+        ((_FROM_4_5, "ends its start when it loads the file"),),
+        "move away a file that is not DLedger's; else copy the directory from another member of the group",
     ),
     error(
         "dledger.wrong-order",

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from struct import Struct
 from typing import Final
 
-from rmqtool.engine.reading.dledger_log import BadRange, DLedgerLog, LogEntry, dledger_logs, read_entries, read_units
+from rmqtool.engine.reading.dledger_log import BadRange, LogEntry, read_entries, read_units
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import dledger
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.dledger_files import DLedgerLog, dledger_logs, is_dledger_off, reads_dledger
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.source import ByteSource, read_range
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import REBUILD, RECOVER, SALVAGE, Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
 
@@ -34,13 +37,58 @@ _UNIT: Final = Struct(dledger.INDEX_UNIT.struct_code)
 _SHARED: Final = ("magic", "position", "size", "index", "term")
 
 
+_REPAIRS: Final = {RECOVER: REBUILD, SALVAGE: None}
+
+
+def for_dledger(one: Finding) -> Finding:
+    """A finding of a store whose log is one of DLedger, with the command that repairs it there."""
+    return replace(one, repair=_REPAIRS.get(one.repair or "", one.repair))
+
+
+def why_no_log(store: Store, rules: BrokerRules) -> str | None:
+    """Why a log that may be there is not read; None where it is read, or is missing."""
+    if store.commitlog:
+        return None
+    if not store.is_log_listed:
+        return "its directory cannot be listed"
+    if not reads_dledger(store):
+        return None
+    if not rules.dledger:
+        return f"it belongs to DLedger, which brokers of version {rules.version} do not have"
+    return "there are several logs of DLedger: --broker-conf FILE tells which one the broker reads"
+
+
 def dledger_findings(store: Store, rules: BrokerRules, account: Account) -> Iterator[Finding]:
     """All findings about logs of DLedger, in no order."""
+    yield from _place_findings(store)
     for log in dledger_logs(store):
+        yield from _unloadable_findings(store, log)
         for segment in log.index if store.has_dledger_log else (*log.data, *log.index):
             account.file(segment.path, segment.size).checked += segment.size
         with ExitStack() as stack:
             yield from _Check(log, rules, stack).findings()
+
+
+def _place_findings(store: Store) -> Iterator[Finding]:
+    """Where the log is one of DLedger, what comes before it, and whether the broker's settings have it read."""
+    first = next((segment for segment in store.commitlog if segment.has_entries), None)
+    if first is None:
+        return
+    place = {"physical_offset": first.start}
+    directory = first.path.rpartition("/")[0]
+    if first is not store.commitlog[0]:
+        text = "the plain commit log ends there, and the log of DLedger continues it"
+        yield finding("dledger.continues-log", directory, text, **place)
+    if is_dledger_off(store.settings):
+        text = "the broker's settings do not have enableDLegerCommitLog=true, but messages are in the log of DLedger"
+        yield finding("dledger.not-enabled", directory, text, **place)
+
+
+def _unloadable_findings(store: Store, log: DLedgerLog) -> Iterator[Finding]:
+    size = store.commitlog_file_size if store.has_dledger_log else infer_file_size(log.data)
+    for entry, expected in log.unloadable_files(size):
+        text = f"{entry.size} bytes, a full file has {expected}" if entry.size != expected else "the name is no number"
+        yield finding("dledger.unloadable-file", entry.path, text, length=entry.size)
 
 
 class _Check:

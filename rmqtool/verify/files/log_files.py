@@ -18,6 +18,7 @@ from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.dledger_files import data_directories
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind, is_broker_directory, segment_name
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry, StoreView
@@ -40,9 +41,11 @@ def log_file_findings(
     """
     size = store.commitlog_file_size
     segments = store.commitlog
-    tail = log_tail(store, known)
+    tail = None if store.has_dledger_log else log_tail(store, known)
     tail_start = tail.files[0].start if tail is not None and tail.files else OFFSETS_END
     for segment in segments:
+        if segment.has_entries:
+            continue  # files of DLedger have findings of their own
         if segment.size == 0:
             yield finding(
                 "commitlog.empty-file", segment.path, "file of length 0", physical_offset=segment.start, length=0
@@ -97,7 +100,7 @@ def misnamed_files(store: Store) -> dict[str, Finding]:
         before = segment if wrong is before else before
     starts = {segment.start for segment in store.commitlog}
     for segment in (*store.commitlog, *_named_otherwise(store)) if size else ():
-        if segment.path in misnamed:
+        if segment.path in misnamed or segment.has_entries:
             continue
         is_in_row = segment.start % size == 0 and not starts.isdisjoint((segment.start - size, segment.start + size))
         agreed = None if is_in_row else _agreed_start(store.view, segment)
@@ -217,7 +220,9 @@ def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int
     behind = segments[-1].start + store.commitlog_file_size if segments else 0
     lost = units_into(behind, OFFSETS_END)
     if lost or (not segments and (store.queues or store.batch_queues or store.index_files)):
-        yield _missing(segments[-1].path if segments else "commitlog/", behind, None, store.commitlog_file_size, lost)
+        directory = (*data_directories(store), "commitlog")[0]
+        neighbour = segments[-1].path if segments else f"{directory}/"
+        yield _missing(neighbour, behind, None, store.commitlog_file_size, lost)
 
 
 def missing_begin(

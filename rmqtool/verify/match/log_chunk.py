@@ -97,7 +97,7 @@ class LogChunk:
         self._stretch = EntryExtractor(context.dispatch if context.crosses else None)
         self._index: list[ExpectedIndex] = []
         self.left_out_bytes = 0
-        self._is_past_flush = False
+        self._is_past_flush = self._has_entries = False
         self._held: list[tuple[Batch, Any]] = []
 
     def take(self, batch: Batch) -> None:
@@ -117,6 +117,7 @@ class LogChunk:
         self._add(batch, rows)
 
     def _add(self, batch: Batch, rows: Any) -> None:
+        self._has_entries = batch.split.has_entries
         texts = batch_bytes(batch)
         self._stretch.take(rows, batch.topics, texts)
         if self._context.crosses:
@@ -147,7 +148,7 @@ class LogChunk:
 
     def lookup(self) -> RowsLookup:
         """All rows of the chunk, which lie one after the other; valid until the next batch is taken."""
-        return RowsLookup(self._stretch.rows(), self._stretch.topics, has_entries=self._context.store.has_dledger_log)
+        return RowsLookup(self._stretch.rows(), self._stretch.topics, has_entries=self._has_entries)
 
     def plain_messages(self) -> RowColumns | None:
         """The messages that belong into queues, if each belongs into one; see `EntryExtractor`."""

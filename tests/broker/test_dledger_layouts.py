@@ -1,0 +1,173 @@
+"""DLedger behind a plain log, in several directories, and with files that are gone: what brokers serve, and we say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.broker import Judge, OpenStore
+from tests.broker.conftest import JudgeOf
+from tests.broker.files import copy_store
+from tests.broker.program import JudgeError
+from tests.commands.transcripts import json_answer, rmqtool
+from tests.odd_stores import unpack_odd
+
+pytestmark = pytest.mark.broker
+
+SIZES = {"mappedFileSizeCommitLog": 65536, "mappedFileSizeConsumeQueue": 600, "maxHashSlotNum": 100, "maxIndexNum": 200}
+VERSION = "5.4.0"
+COUNT = 150
+ELECTION_S = 30
+Served = dict[tuple[str, int, int], int]
+
+
+def group(**settings: object) -> dict[str, object]:
+    """Settings of a group with one member, at a port of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    own = {"enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerSelfId": "n0"}
+    return {**SIZES, **own, "dLegerPeers": f"n0-127.0.0.1:{port}", **settings}
+
+
+def put(store: OpenStore, begin: int) -> None:
+    """Messages from a number on; a member takes none before it has elected itself."""
+    sent: list[dict[str, Any]] = [
+        {"topic": "T", "queueId": number % 2, "body": b"x" * 800, "properties": {"KEYS": f"k{number}"}}
+        for number in range(begin, begin + COUNT)
+    ]
+    deadline = time.monotonic() + ELECTION_S
+    while store.put(sent[0])[0]["status"] != "PUT_OK":
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+    assert {answer["status"] for answer in store.put(*sent[1:])} == {"PUT_OK"}
+    store.wait_dispatched()
+
+
+def served(judge: Judge, store: Path, config: dict[str, object]) -> Served | None:
+    """Physical offset of each message that a broker serves of a copy; None where it does not start."""
+    copy = copy_store(store, store.parent / f"{store.name}-started")
+    try:
+        report = judge.examine(copy, config)
+    except JudgeError:
+        return None
+    finally:
+        shutil.rmtree(copy)
+    if "served" not in report:
+        return None
+    return {
+        (queue["topic"], queue["queueId"], row[0]): row[2]
+        for queue in report["served"]["queues"]
+        for row in queue["messages"]
+        if row[1] == "FOUND"
+    }
+
+
+@pytest.fixture(scope="module")
+def mixed(judge_of: JudgeOf, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose broker had a plain log first, and then DLedger turned on."""
+    path, judge = tmp_path_factory.mktemp("mixed") / "store", judge_of(VERSION)
+    for number, config in enumerate((SIZES, group())):
+        with judge.open(path, config) as store:
+            put(store, number * COUNT)
+    return path
+
+
+def test_both_logs_are_served_and_become_one_plain_log(mixed: Path, judge_of: JudgeOf, tmp_path: Path) -> None:
+    judge, plain = judge_of(VERSION), tmp_path / "plain"
+    before = served(judge, mixed, group())
+    assert before is not None
+    assert len(before) == 2 * COUNT
+    code, verified = json_answer("verify", copy_store(mixed, tmp_path / "checked"))
+    assert (code, verified["summary"]["checked"]["records"]) == (0, 2 * COUNT)
+    off = served(judge, mixed, SIZES)
+    assert off is not None
+    assert len(off) == COUNT
+    ran = rmqtool("convert", tmp_path / "checked", "--from-dledger", "--output", plain, "--yes")
+    assert ran.code == 0, ran.err
+    after = served(judge, plain, SIZES)
+    assert after is not None
+    assert after.keys() == before.keys()
+
+
+def test_data_in_several_directories_is_read_where_they_are_named(
+    mixed: Path, judge_of: JudgeOf, tmp_path: Path
+) -> None:
+    judge, store = judge_of(VERSION), copy_store(mixed, tmp_path / "store")
+    data = store / "dledger-n0" / "data"
+    for number, file in enumerate(sorted(data.iterdir())):
+        (store / f"d{number % 2}").mkdir(exist_ok=True)
+        file.rename(store / f"d{number % 2}" / file.name)
+    data.rmdir()
+    named = group(storePathDLedgerCommitLog="d0,d1")
+    conf = tmp_path / "broker.conf"
+    paths = f"{store}/d0,{store}/d1"
+    conf.write_text("\n".join(f"{key}={value}" for key, value in {**named, "storePathDLedgerCommitLog": paths}.items()))
+    answers = served(judge, store, named), served(judge, store, group())
+    assert [len(answer or ()) for answer in answers] == [2 * COUNT, COUNT]
+    code, verified = json_answer("verify", store, "--broker-conf", conf)
+    assert (code, verified["summary"]["checked"]["records"]) == (0, 2 * COUNT)
+    code, verified = json_answer("verify", store)
+    assert (code, verified["summary"]["verdict"]) == (3, "damaged")
+    assert rmqtool("recover", store, "--yes", "--accept-loss").code == 4
+    shutil.rmtree(store / "consumequeue")
+    ran = rmqtool("rebuild", store, "--yes", "--broker-conf", conf)
+    assert ran.code == 0, ran.err
+    assert len(served(judge, store, named) or ()) == 2 * COUNT
+
+
+def files_of(store: Path, kind: str) -> list[Path]:
+    return sorted((store / "dledger-n0" / kind).iterdir())
+
+
+SHAPES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "last data file cut": (lambda store: os.truncate(files_of(store, "data")[-1], 65000), "will-not-start"),
+    "last data file empty": (lambda store: os.truncate(files_of(store, "data")[-1], 0), "will-not-start"),
+    "data file between others gone": (lambda store: files_of(store, "data")[1].unlink(), "will-not-start"),
+    "index cut": (lambda store: os.truncate(files_of(store, "index")[0], 160_000), "will-not-start"),
+    "another file": (lambda store: (store / "dledger-n0/data/notes.txt").write_text("x"), "will-not-start"),
+    "first data file gone": (lambda store: files_of(store, "data")[0].unlink(), "damaged"),
+    "last data file gone": (lambda store: files_of(store, "data")[-1].unlink(), "damaged"),
+    "last plain file gone": (lambda store: max((store / "commitlog").iterdir()).unlink(), "damaged"),
+    "index gone": (lambda store: shutil.rmtree(store / "dledger-n0/index"), "inconsistent"),
+}
+"""What is done to the files, and the verdict; a broker does not start, has fewer messages, or makes the index again."""
+
+
+@pytest.mark.parametrize("version", [VERSION, pytest.param("4.9.7", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_verdict_on_files_is_what_a_broker_does(
+    mixed: Path, judge_of: JudgeOf, tmp_path: Path, shape: str, version: str
+) -> None:
+    change, verdict = SHAPES[shape]
+    store = copy_store(mixed, tmp_path / "store")
+    change(store)
+    assert json_answer("verify", store)[1]["summary"]["verdict"] == verdict
+    answer = served(judge_of(version), store, group())
+    assert (answer is None) == (verdict == "will-not-start")
+    assert len(set((answer or {}).values())) < 2 * COUNT or verdict == "inconsistent"
+
+
+def test_a_start_without_data_deletes_the_queues_as_forecast(judge_of: JudgeOf, tmp_path: Path) -> None:
+    store = unpack_odd("dledger-data-missing", tmp_path)
+    forecast = json_answer("forecast", store, "--broker-version", "5.3.3")[1]["forecasts"][0]
+    sizes = {**SIZES, "mappedFileSizeCommitLog": 262144, "mappedFileSizeConsumeQueue": 20000}
+    report = judge_of("5.3.3").examine(store, {**group(), **sizes})
+    queues = {path for path in report["files"]["removed"] if path.startswith("consumequeue/")}
+    assert (set(forecast["deleted_files"]), len(queues)) == (queues, 12)
+
+
+def test_a_last_record_without_properties_is_served_once_its_queue_is_rebuilt(
+    judge_of: JudgeOf, tmp_path: Path
+) -> None:
+    store = unpack_odd("dledger-empty-properties", tmp_path)
+    config = {**group(), "mappedFileSizeCommitLog": 102400, "mappedFileSizeConsumeQueue": 1040}
+    assert served(judge_of(VERSION), store, config) == {}
+    ran = rmqtool("rebuild", store, "--queues", "--queue-file-size", 1040, "--yes")
+    assert len(served(judge_of(VERSION), store, config) or ()) == 10, ran.err
