@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tests.commands.transcripts import json_answer, rmqtool
+from tests.golden_stores import unpack
 from tests.odd_stores import LIFE_FOLDER, MIXED_CONF, odd_names, unpack_odd
 from tests.store_state import store_state
+from tests.tiered_store import add_tiered
 
 
 def test_each_odd_store_is_told_of() -> None:
@@ -87,3 +89,33 @@ def test_of_several_logs_of_dledger_none_is_read_and_none_is_ok(tmp_path: Path) 
     conf.write_text("enableDLegerCommitLog=true\ndLegerSelfId=n1\nmappedFileSizeCommitLog=102400\n", "utf-8")
     _, verified = json_answer("verify", store, "--broker-conf", conf)
     assert (verified["summary"]["checked"]["records"], verified["summary"]["complete"]) == (10, True)
+
+
+def test_batch_queues_without_topics_do_not_load_where_a_timer_tells_of_a_broker(tmp_path: Path) -> None:
+    store = unpack_odd("batchcq-no-topics", tmp_path)
+    code, verified = json_answer("verify", store)
+    assert (code, verified["summary"]["verdict"]) == (3, "will-not-start")
+    assert "config.topics-missing" in ids(verified)
+    code, shown = json_answer("forecast", store)
+    assert (code, shown["verdict"], shown["next_step"]["command"].split()[1:4:2]) == (
+        3, "will-not-start", ["rebuild", "--topics"],
+    )  # fmt: skip
+    assert rmqtool("rebuild", store, "--topics", "--yes").code == 3  # `abort` is there still
+    code, shown = json_answer("forecast", store)
+    assert (code, shown["verdict"]) == (0, "ok")
+
+
+def test_a_directory_with_a_tiered_store_and_its_metadata_is_a_store_without_its_log(tmp_path: Path) -> None:
+    unpack("5.5.0-clean-basic", tmp_path)
+    store = tmp_path / "5.5.0-clean-basic"
+    add_tiered(store, 20)
+    for path in store.iterdir():
+        if path.name not in ("config", "tiered"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    code, verified = json_answer("verify", store)
+    assert (code, verified["summary"]["verdict"]) == (3, "log-missing")
+    ran = rmqtool("dump", store, "--type", "tiered", "--format", "jsonl")
+    assert (ran.code, len(ran.out.splitlines()) > 20) == (0, True)
+    shutil.rmtree(store / "config")
+    ran = rmqtool("verify", store)
+    assert (ran.code, "tieredStoreMetadata.json" in ran.err) == (4, True)

@@ -18,11 +18,12 @@ from rmqtool.store.file_kinds import (
     FileKind,
     is_broker_directory,
     is_java_long,
+    is_tiered_directory,
     kinds_of,
     stray_kind_of,
 )
 from rmqtool.store.list_files import list_files
-from rmqtool.store.log_entries import entry_directories, move_log, set_twins_aside
+from rmqtool.store.log_entries import move_log, set_twins_aside, with_named_logs
 from rmqtool.store.log_reach import record_end_across
 from rmqtool.store.queue_roles import QueueRoles
 from rmqtool.store.sizes import (
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 EVIDENCE: Final = frozenset(
     {
         FileKind.COMMITLOG, FileKind.CONSUMEQUEUE, FileKind.BATCH_CONSUMEQUEUE, FileKind.CONSUMEQUEUE_ROCKSDB,
-        FileKind.INDEX, FileKind.CHECKPOINT, FileKind.ABORT, FileKind.DLEDGER, FileKind.TIMER_WHEEL,
+        FileKind.INDEX, FileKind.CHECKPOINT, FileKind.ABORT, FileKind.DLEDGER, FileKind.TIMER_WHEEL, FileKind.TIERED,
     }
 )  # fmt: skip
 """Kinds of which one file makes a directory a store; `lock` and `config/` are too common to tell anything."""
@@ -336,7 +337,7 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
         NotAStoreError: nothing in it was written by a RocketMQ broker.
         UnreadableError: the directory itself may not be read.
     """
-    settings = _with_named_logs(view, settings or Settings())
+    settings = with_named_logs(view, settings or Settings())
     known_files = {} if known is None else known.files
     walked = list_files(view, settings.log_directories, chain.from_iterable(known_files.values()))
     entries_by_kind: dict[FileKind, list[Entry]] = defaultdict(list)
@@ -351,22 +352,14 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
     files = {kind: tuple(entries) for kind, entries in entries_by_kind.items() if entries}
     files = {kind: known_files[kind] if known_files.get(kind) == files[kind] else files[kind] for kind in files}
     if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
+        tiered = next((path for path in walked.directories if is_tiered_directory(path.rpartition("/")[2])), None)
         raise NotAStoreError(
-            f"{view.label}: not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
+            f"{view.label}: {tiered} is the directory of a tiered store, which is read with the broker's store: name "
+            "the one whose config/tieredStoreMetadata.json tells of its segments"
+            if tiered is not None
+            else f"{view.label}: not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
         )
     return Store(view, settings, files, tuple(walked.directories), tuple(problems), known)
-
-
-def _with_named_logs(view: StoreView, settings: Settings) -> Settings:
-    """Settings that say which of the directories that were named hold the data of DLedger.
-
-    A broker with DLedger needs no directory of a plain log.
-    """
-    named = tuple(directory.rstrip("/") or "/" for directory in settings.commitlog_directories)
-    of_dledger = tuple(dict.fromkeys((*settings.dledger_directories, *entry_directories(view, named))))
-    if settings.uses_dledger:
-        named = tuple(path for path in named if path in of_dledger or view.stat(path) is not None)
-    return replace(settings, commitlog_directories=named, dledger_directories=of_dledger)
 
 
 def with_settings(settings: Settings, **changes: object) -> Settings:

@@ -8,6 +8,7 @@ import shlex
 from typing import Final
 
 from rmqtool.store.checkpoint_file import readable_checkpoint
+from rmqtool.store.config.tiered import read_tiered
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import data_directories, dledger_logs
 from rmqtool.store.file_kinds import FileKind
@@ -76,9 +77,10 @@ def _user_name(user_id: int) -> str:
 
 
 def _had_messages(store: Store) -> bool:
-    """Whether the checkpoint knows of a message."""
+    """Whether the checkpoint, or the metadata of a tiered store, knows of a message."""
     checkpoint = readable_checkpoint(store)
-    return checkpoint is not None and checkpoint.commitlog_timestamp_ms > 0
+    is_known = checkpoint is not None and checkpoint.commitlog_timestamp_ms > 0
+    return is_known or (FileKind.TIERED in store.files and read_tiered(store.view).is_used)
 
 
 _HAS_EFFECTIVE: Final = os.access in os.supports_effective_ids

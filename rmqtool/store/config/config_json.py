@@ -137,7 +137,10 @@ def are_topics_lost(files: Mapping[FileKind, Sequence[Entry]]) -> bool:
     paths = {entry.path for entry in files.get(FileKind.CONFIG, ())}
     if {TOPICS, f"{TOPICS}.bak"} & paths or files.get(FileKind.CONFIG_ROCKSDB):
         return False
-    return bool({path.removesuffix(".bak").removesuffix(".tmp") for path in paths} - _WITHOUT_BROKER)
+    written = {path.removesuffix(".bak").removesuffix(".tmp") for path in paths}
+    # A broker of which only the timer has written is a slave that has no topics yet; but batch queues come from topics.
+    by_timer = TIMER_METRICS in written or bool(files.get(FileKind.TIMER_CHECK))
+    return bool(written - _WITHOUT_BROKER) or (by_timer and bool(files.get(FileKind.BATCH_CONSUMEQUEUE)))
 
 
 def topic_entry(name: str, queue_count: int, attributes: Mapping[str, str] | None) -> dict[str, Any]:

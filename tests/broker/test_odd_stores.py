@@ -1,0 +1,30 @@
+"""What real brokers do with odd stores, which tests/test_odd_stores.py judges without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.broker.conftest import JudgeOf
+from tests.broker.files import copy_store
+from tests.commands.transcripts import rmqtool
+from tests.odd_stores import unpack_odd
+
+pytestmark = pytest.mark.broker
+
+VERSION = "5.5.0"
+SIZES = {"mappedFileSizeCommitLog": 262144, "mappedFileSizeConsumeQueue": 20000, "maxHashSlotNum": 1000}
+OF_BATCH = {**SIZES, "maxIndexNum": 2000, "mapperFileSizeBatchConsumeQueue": 920}
+
+
+def test_batch_queues_load_once_their_topic_is_known(judge_of: JudgeOf, tmp_path: Path) -> None:
+    store = unpack_odd("batchcq-no-topics", tmp_path)
+    report = judge_of(VERSION).examine(copy_store(store, tmp_path / "lost"), OF_BATCH)
+    assert (report["load"], "served" in report) == (False, False)
+    assert rmqtool("rebuild", store, "--topics", "--yes").code == 3
+    topics = {"packed": {"writeQueueNums": 4, "attributes": {"queue.type": "BatchCQ"}}}
+    assert "BatchCQ" in (store / "config" / "topics.json").read_text("utf-8")
+    report = judge_of(VERSION).examine(store, OF_BATCH, topics)
+    assert report["load"]
+    assert sum(len(queue["messages"]) for queue in report["served"]["queues"]) > 0
