@@ -15,6 +15,7 @@ from typing import Final
 
 from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.errors import UnreadableError
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.store.config.config_json import (
@@ -35,7 +36,7 @@ from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.dledger_files import dledger_log, reads_dledger, with_dledger_log
-from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.file_kinds import FileKind, is_topic_name
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.view import Entry, EntryKind
@@ -138,7 +139,7 @@ def load_queues(
         kinds.append((BATCH_CONSUMEQUEUE, batch_file_size, True))
     for root, size, is_batch in kinds:
         for topic in _directories(overlay, root):
-            for queue in _directories(overlay, topic.path):
+            for queue in _queue_directories(overlay, topic):
                 queue_id = _java_int(queue.name)
                 if queue_id is None:
                     continue
@@ -224,6 +225,16 @@ def demand_queue_database(store: Store, rules: BrokerRules) -> None:
         raise LoadFailure("combineCQPreferCQType and combineAssignOffsetCQType are neither default nor defaultRocksDB")
     if rules.light_queues_in_rocksdb and roles.light_in_rocksdb and roles.assigns == "rocksdb":
         raise LoadFailure("combineCQUseRocksdbForLmq demands combineAssignOffsetCQType=default")
+
+
+def _queue_directories(overlay: Overlay, topic: Entry) -> list[Entry]:
+    """Directories in one of a topic; none in what may not be read and is no topic's (a file system's own)."""
+    try:
+        return _directories(overlay, topic.path)
+    except UnreadableError:
+        if is_topic_name(topic.name):
+            raise
+        return []
 
 
 def _directories(overlay: Overlay, path: str) -> list[Entry]:

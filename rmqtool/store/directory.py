@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, groupby
@@ -116,6 +117,7 @@ class Store:
     """A surveyed store.
 
     Attributes:
+        unknown_directories: those of `directories` in which no broker looks, and nobody here.
         problems: the places that could not be looked at, as sentences.
         known: an earlier look at it; what is the same is held once.
     """
@@ -124,6 +126,7 @@ class Store:
     settings: Settings
     files: dict[FileKind, tuple[Entry, ...]]
     directories: tuple[str, ...]
+    unknown_directories: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=())
     known: Store | None = field(default=None, compare=False, repr=False)
 
@@ -201,8 +204,7 @@ class Store:
             above = directory.rpartition("/")[0]
             is_inside = above in named if named else above.startswith("commitlog") and "/" not in above
             place = normpath(directory)
-            leads_to_log = any(f"{other}/".startswith(f"{place}/") for other in named)
-            if is_inside and not leads_to_log and not is_broker_directory(place):
+            if is_inside and not _leads_to(place, named) and not is_broker_directory(place):
                 strays.append(directory)
         return tuple(strays)
 
@@ -339,7 +341,7 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
     """
     settings = with_named_logs(view, settings or Settings())
     known_files = {} if known is None else known.files
-    walked = list_files(view, settings.log_directories, chain.from_iterable(known_files.values()))
+    walked = list_files(view, chain.from_iterable(known_files.values()))
     entries_by_kind: dict[FileKind, list[Entry]] = defaultdict(list)
     for entry, kind in zip(walked.entries, kinds_of([entry.path for entry in walked.entries]), strict=True):
         entries_by_kind[kind if entry.kind is EntryKind.FILE else stray_kind_of(entry.path)].append(entry)
@@ -359,13 +361,18 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
             if tiered is not None
             else f"{view.label}: not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
         )
-    return Store(view, settings, files, tuple(walked.directories), tuple(problems), known)
+    unknown = tuple(path for path in walked.unknown_directories if not _leads_to(path, settings.log_directories))
+    return Store(view, settings, files, tuple(walked.directories), unknown, tuple(problems), known)
 
 
 def with_settings(settings: Settings, **changes: object) -> Settings:
     """Settings with those of the changes that say something; what a person says goes before what a file says."""
     given = {name: value for name, value in changes.items() if value not in (None, ())}
     return replace(settings, **given)  # type: ignore[arg-type]
+
+
+def _leads_to(directory: str, log_directories: Iterable[str]) -> bool:
+    return any(f"{named}/".startswith(f"{directory}/") for named in log_directories)
 
 
 def _is_numbered(entry: Entry) -> bool:

@@ -56,6 +56,7 @@ _QUEUE: Final = r"(0|-?[1-9]\d{0,9})"  # a broker takes any int, and serves a ne
 _ROCKS: Final = (
     r"CURRENT|LOCK|IDENTITY|LOG|LOG\.[^/]*|MANIFEST-\d+|OPTIONS-\d+[^/]*|((archive|lost)/)?\d+\.(sst|log|blob|dbtmp)"
 )
+_CONFIG_DATABASES: Final = r"(topics|consumerOffsets|subscriptionGroups|rdb|metadata)"
 FENCE_NAME: Final = "rmqtool-repair-in-progress"
 
 # The first match counts. Digits are those of ASCII, and a dot is any character: a topic's name may hold a line break.
@@ -85,7 +86,7 @@ _PATTERNS: Final = tuple(
         (r"lock", FileKind.LOCK),
         (r"config/timercheck", FileKind.TIMER_CHECK),
         (r"config/tieredStoreMetadata\.json(\.bak|\.tmp)?", FileKind.TIERED),
-        (r"config/(topics|consumerOffsets|subscriptionGroups|rdb|metadata)/.*", FileKind.CONFIG_ROCKSDB),
+        (rf"config/{_CONFIG_DATABASES}/.*", FileKind.CONFIG_ROCKSDB),
         (r"config/[^/]+\.json(\.bak|\.tmp)?", FileKind.CONFIG),
         (r"config/(transactionMetrics|timermetrics)(\.bak|\.tmp)?", FileKind.CONFIG),
         (r"rocksdbstore/.*", FileKind.ROCKSDB),
@@ -104,6 +105,10 @@ _PATTERNS: Final = tuple(
 )
 
 
+_OWN: Final = ".rmqtool"
+_QUEUE_ROOTS: Final = frozenset({"consumequeue", "consumequeue_ext", "batchconsumequeue"})
+_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+
 _STRAYS: Final = {
     FileKind.COMMITLOG: FileKind.STRAY_COMMITLOG,
     FileKind.CONSUMEQUEUE: FileKind.STRAY_QUEUE,
@@ -113,7 +118,8 @@ _STRAYS: Final = {
 }
 
 _PLACES: Final = re.compile(
-    r"(commitlog[^/]*|index|config(/[^/]+)?|timerlog|rocksdbstore|kvStore|consumequeue_rocksdb|tiered_index_file"
+    rf"(commitlog[^/]*|index|config(/{_CONFIG_DATABASES})?|timerlog|tiered_index_file"
+    r"|(rocksdbstore|kvStore|consumequeue_rocksdb)(/(archive|lost))?"
     rf"|(consumequeue|consumequeue_ext|batchconsumequeue)(/[^/]+(/{_QUEUE})?)?"
     rf"|compaction(/compaction(Log|Cq)(/[^/]+(/{_QUEUE}(/(compacting|replicating))?)?)?)?"
     r"|dledger-[^/]+(/(data|index))?|transaction(/(statetable|redolog))?)\Z",
@@ -145,9 +151,20 @@ def is_broker_directory(path: str) -> bool:
     return _PLACES.match(path) is not None
 
 
-def is_followed(path: str) -> bool | None:
-    """The same; None for the directory of a tiered store, whose metadata tells what belongs to it."""
-    return None if is_tiered_directory(path.rpartition("/")[2]) else is_broker_directory(path)
+def is_file_of_tool(path: str) -> bool:
+    """Whether a path is that of the directory that rmqtool keeps in a store, or below it."""
+    return path == _OWN or path.startswith(f"{_OWN}/")
+
+
+def is_topic_directory(path: str) -> bool:
+    """Whether a path is that of a topic's queues."""
+    root, _, name = path.partition("/")
+    return root in _QUEUE_ROOTS and "/" not in name
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a broker lets a client make a topic of this name (`TopicValidator`)."""
+    return _TOPIC.fullmatch(name) is not None
 
 
 def is_tiered_directory(name: str) -> bool:

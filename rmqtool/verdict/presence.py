@@ -18,6 +18,7 @@ from rmqtool.store.view import DirectoryView
 DENIED: Final = "permission denied"
 _LOG: Final = "commitlog"
 _OWN: Final = (".rmqtool/", ".rmqtool:")
+_UNUSED: Final = frozenset({FileKind.RMQTOOL, FileKind.UNKNOWN})
 
 
 def missing_log(store: Store) -> str | None:
@@ -40,11 +41,11 @@ def missing_log(store: Store) -> str | None:
 
 
 def unreadable_files(store: Store) -> tuple[str, ...]:
-    """What this user may not read, as sentences, the log first; what repairs keep there, no broker reads."""
+    """What this user may not read, as sentences, the log first; of what a broker reads, and not what repairs keep."""
     problems = [problem for problem in store.problems if not problem.startswith(_OWN)]
     if isinstance(store.view, DirectoryView):
-        kinds = ((kind, entries) for kind, entries in store.files.items() if kind is not FileKind.RMQTOOL)
-        entries = (entry for _, of_kind in kinds for entry in of_kind if entry.is_file)
+        used = (of_kind for kind, of_kind in store.files.items() if kind not in _UNUSED)
+        entries = (entry for of_kind in used for entry in of_kind if entry.is_file)
         root = store.view.root
         problems += [
             f"{entry.path}: {DENIED}"

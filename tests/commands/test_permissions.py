@@ -57,6 +57,45 @@ def test_every_command_names_what_it_may_not_read_and_who_may(golden_copy: Unpac
         assert f"Run as the files' owner: sudo -u {quote(user_name(path.stat().st_uid))} rmqtool {command}" in text
 
 
+FOREIGN = (
+    ".snapshot/hourly.0/store/commitlog", "backup/2026-11-01/store/commitlog", "lost+found/a/b/c", "@eaDir/x",
+    "consumequeue/lost+found/a", "consumequeue/@eaDir/a", "index/.snapshot/a", "config/old/a",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_denied", [False, True], ids=["readable", "denied"])
+def test_directories_of_no_broker_are_unknown_files_and_no_more(golden_copy: Unpacked, *, is_denied: bool) -> None:
+    path = golden_copy(CLEAN)
+    commands = (("info",), ("verify",), ("forecast",), ("recover", "--dry-run"))
+    before = {command[0]: rmqtool(command[0], path, *command[1:], "--format", "json") for command in commands}
+    tops = [path / directory for directory in FOREIGN]
+    for top in tops:
+        top.mkdir(parents=True)
+        (top / f"{0:020d}").write_bytes(bytes(100))
+    (path / "notes.txt").write_text("mine")
+    tops = [path / directory.split("/a")[0].split("/h")[0].split("/2")[0].split("/x")[0] for directory in FOREIGN]
+    if os.geteuid() == 0:
+        for each in (path, *path.rglob("*")):
+            os.chown(each, OWNER, OWNER)
+    if is_denied:
+        for each in (*tops, path / "notes.txt"):
+            each.chmod(0o700 if each.is_dir() and os.geteuid() == 0 else 0)
+    with other_user(path):
+        results = {command[0]: rmqtool(command[0], path, *command[1:], "--format", "json") for command in commands}
+    for top in tops:
+        top.chmod(0o755)
+    for command, ran in results.items():
+        assert ran.code == before[command].code == 0, (command, ran)
+        now, then = json.loads(ran.out), json.loads(before[command].out)
+        now, then = now.get("summary", now), then.get("summary", then)
+        assert (now["verdict"], now["not_looked_at"]) == (then["verdict"], then["not_looked_at"])
+    unknown = json.loads(results["info"].out)["unknown_files"]
+    named = {f"{top.relative_to(path)}/" for top in tops}
+    if not is_denied:  # what can be looked at might be a topic's
+        named = {f"{name}a/" if name.startswith("consumequeue") else name for name in named}
+    assert set(unknown) == {"notes.txt", *named}
+
+
 def test_the_owner_of_a_patched_file_is_named_without_another_argument(
     golden: Unpacked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

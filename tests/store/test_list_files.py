@@ -1,28 +1,75 @@
-"""A walk over a store ends whatever links there are, and says where it did not look."""
+"""A walk over a store looks where a broker has a directory, and names the others; it ends whatever links there are."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rmqtool.store.list_files import DEPTH_MAX, FOREIGN_DEPTH_MAX, list_files
-from rmqtool.store.view import DirectoryView
+import pytest
+
+from rmqtool.errors import UnreadableError
+from rmqtool.store.list_files import OWN_DEPTH_MAX, ListedFile, list_files
+from rmqtool.store.view import DirectoryView, Entry
 
 
-def nested(root: Path, name: str, depth: int) -> Path:
-    folder = root.joinpath(name, *map(str, range(depth - 1)))
-    folder.mkdir(parents=True)
-    (folder / "file").touch()
-    return folder
+class Forbidding(DirectoryView):
+    """A view in which directories of some names may not be read."""
+
+    names: frozenset[str] = frozenset()
+
+    def list(self, path: str) -> list[Entry]:
+        if path.rpartition("/")[2] in self.names:
+            raise UnreadableError(f"{path}: permission denied")
+        return super().list(path)
+
+
+def walked(root: Path, *forbidden: str) -> ListedFile:
+    view = Forbidding(root)
+    object.__setattr__(view, "names", frozenset(forbidden))
+    return list_files(view)
+
+
+def write(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
 
 
 def test_files_and_directories_come_in_order(tmp_path: Path) -> None:
-    for path in ("b/file", "a/file", "checkpoint"):
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).touch()
-    listing = list_files(DirectoryView(tmp_path))
-    assert [entry.path for entry in listing.entries] == ["a/file", "b/file", "checkpoint"]
-    assert listing.directories == ["a", "b"]
-    assert listing.problems == []
+    write(tmp_path, "index/file", "commitlog/file", "checkpoint")
+    listing = walked(tmp_path)
+    assert [entry.path for entry in listing.entries] == ["checkpoint", "commitlog/file", "index/file"]
+    assert listing.directories == ["commitlog", "index"]
+    assert (listing.unknown_directories, listing.problems) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".snapshot/hourly.0/store/commitlog", "backup/2026-11-01/store", "lost+found/a/b/c", "@eaDir", "home",
+        "commitlog/.snapshot/hourly.0", "commitlog/lost+found", "index/@eaDir", "config/old/a", "rocksdbstore/old",
+        "consumequeue/T/0/deeper/a", "consumequeue/T/x/1", "dledger-n0/other/a", "compaction/other",
+    ],
+)  # fmt: skip
+def test_a_directory_of_no_broker_is_named_and_not_entered(tmp_path: Path, path: str) -> None:
+    write(tmp_path, f"{path}/00000000000000000000")
+    listing = walked(tmp_path, ".snapshot", "lost+found", "@eaDir")
+    (unknown,) = listing.unknown_directories
+    assert f"{path}/".startswith(f"{unknown}/")
+    assert listing.directories[-1] == unknown
+    assert (listing.entries, listing.problems) == ([], [])
+
+
+def test_an_unreadable_directory_that_is_no_topics_is_no_problem(tmp_path: Path) -> None:
+    for name in ("@eaDir", ".snapshot", "lost+found", "Orders", "%RETRY%group"):
+        write(tmp_path, f"consumequeue/{name}/0/{'0' * 20}")
+    names = [path.name for path in (tmp_path / "consumequeue").iterdir()]
+    listing = walked(tmp_path, *names)
+    assert listing.unknown_directories == ["consumequeue/.snapshot", "consumequeue/@eaDir", "consumequeue/lost+found"]
+    assert sorted(listing.problems) == [
+        "consumequeue/%RETRY%group: permission denied",
+        "consumequeue/Orders: permission denied",
+    ]
+    assert len(walked(tmp_path).entries) == len(names)
 
 
 def test_a_link_is_followed_where_a_broker_has_a_directory(tmp_path: Path) -> None:
@@ -36,28 +83,23 @@ def test_a_link_is_followed_where_a_broker_has_a_directory(tmp_path: Path) -> No
     (store / "elsewhere").symlink_to(disk)
     listing = list_files(DirectoryView(store))
     assert [entry.path for entry in listing.entries] == ["consumequeue/topic/0/file"]
-    assert len(listing.problems) == 2
-    assert all("symbolic link" in problem for problem in listing.problems)
+    assert listing.unknown_directories == ["consumequeue/topic/other", "elsewhere"]
 
 
 def test_a_circle_of_links_ends(tmp_path: Path) -> None:
     (tmp_path / "consumequeue").symlink_to(tmp_path)
     listing = list_files(DirectoryView(tmp_path))
     assert len(listing.entries) == 0
-    assert listing.problems
+    assert listing.directories == [
+        "consumequeue",
+        "consumequeue/consumequeue",
+        "consumequeue/consumequeue/consumequeue",
+    ]
 
 
-def test_how_deep_it_looks(tmp_path: Path) -> None:
-    nested(tmp_path, "commitlog", DEPTH_MAX)
-    nested(tmp_path, "consumequeue", DEPTH_MAX + 1)
-    nested(tmp_path, "home", FOREIGN_DEPTH_MAX)
-    nested(tmp_path, "other", FOREIGN_DEPTH_MAX + 1)
+def test_how_deep_it_looks_at_the_tools_own_files(tmp_path: Path) -> None:
+    inside = "/".join((".rmqtool", *map(str, range(OWN_DEPTH_MAX - 1))))
+    write(tmp_path, f"{inside}/file", f"{inside}/a/b/file")
     listing = list_files(DirectoryView(tmp_path))
-    assert {entry.path.partition("/")[0] for entry in listing.entries} == {"commitlog", "home"}
-    assert len(listing.problems) == 2
-    assert all("nested deeper" in problem for problem in listing.problems)
-
-
-def test_below_a_directory_of_the_log_nothing_deeper_is_missed(tmp_path: Path) -> None:
-    nested(tmp_path, "other", FOREIGN_DEPTH_MAX + 1)
-    assert list_files(DirectoryView(tmp_path), frozenset({"other"})).problems == []
+    assert [entry.path for entry in listing.entries] == [f"{inside}/file"]
+    assert listing.unknown_directories == [f"{inside}/a"]

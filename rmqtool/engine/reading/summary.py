@@ -118,7 +118,10 @@ def summarize(store: Store, rules: BrokerRules, on_queue: Callable[[Queue], None
             index_entry_count=_index_entry_count(store, files, problems),
             checkpoint=_checkpoint(store, files, problems),
             undecoded={kind: len(store.files[kind]) for kind in _undecoded(store)},
-            unknown_files=tuple(entry.path for kind in UNKNOWN_KINDS for entry in store.files.get(kind, ())),
+            unknown_files=(
+                *(entry.path for kind in UNKNOWN_KINDS for entry in store.files.get(kind, ())),
+                *(f"{directory}/" for directory in store.unknown_directories),
+            ),
             has_unfinished_repair=any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())),
             unlisted=_unlisted(store),
             problems=tuple(dict.fromkeys(problems)),

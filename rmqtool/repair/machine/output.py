@@ -24,7 +24,6 @@ from rmqtool.repair.machine.root import Root, RootPath
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
 from rmqtool.store.acquire_lock import demand_free
-from rmqtool.store.file_kinds import is_broker_directory
 from rmqtool.store.list_files import list_files
 from rmqtool.store.source import FileSource, reason
 from rmqtool.store.view import DirectoryView
@@ -127,10 +126,11 @@ def _copy(
     Args:
         repaired: paths of files in which the plan answers what the disk does not give; others have to be readable.
     """
+    listing = list_files(DirectoryView(places.root))
     directories = {
         path: places.root / path
-        for path in list_files(DirectoryView(places.root)).directories
-        if path.split("/", maxsplit=1)[0] != OWN_DIRECTORY and not _is_foreign_link(places, path)
+        for path in listing.directories
+        if path.split("/", maxsplit=1)[0] != OWN_DIRECTORY and path not in listing.unknown_directories
     }
     for outer in places.outer_logs:
         directories[DEFAULT_LOG[0]] = outer
@@ -164,10 +164,6 @@ def _metadata(directory: Path) -> Metadata:
         return Metadata.from_stat(directory.stat())
     except OSError as error:
         raise UnreadableError(f"{directory}: {reason(error)}") from error
-
-
-def _is_foreign_link(places: StorePaths, path: str) -> bool:
-    return (places.root / path).is_symlink() and not is_broker_directory(path)
 
 
 def _copied_path(path: str, places: StorePaths) -> str:
