@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, groupby
@@ -15,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
+from rmqtool.store.config.tiered import tiered_root
 from rmqtool.store.file_kinds import (
     FileKind,
     is_broker_directory,
     is_java_long,
-    is_tiered_directory,
     kinds_of,
     stray_kind_of,
 )
 from rmqtool.store.list_files import list_files
-from rmqtool.store.log_entries import move_log, set_twins_aside, with_named_logs
+from rmqtool.store.log_entries import move_log, named_logs, set_twins_aside
 from rmqtool.store.log_reach import record_end_across
 from rmqtool.store.queue_roles import QueueRoles
 from rmqtool.store.sizes import (
@@ -199,14 +198,12 @@ class Store:
     def stray_log_directories(self) -> tuple[str, ...]:
         """Directories among the files of the log, where brokers make none."""
         named = self.settings.log_directories
-        strays = []
-        for directory in self.directories:
-            above = directory.rpartition("/")[0]
-            is_inside = above in named if named else above.startswith("commitlog") and "/" not in above
-            place = normpath(directory)
-            if is_inside and not _leads_to(place, named) and not is_broker_directory(place):
-                strays.append(directory)
-        return tuple(strays)
+        above = ((path, path.rpartition("/")[0]) for path in self.unknown_directories)
+        return tuple(
+            path
+            for path, parent in above
+            if (parent in named if named else parent.startswith("commitlog") and "/" not in parent)
+        )
 
     @cached_property
     def commitlog_file_size(self) -> int:
@@ -339,7 +336,10 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
         NotAStoreError: nothing in it was written by a RocketMQ broker.
         UnreadableError: the directory itself may not be read.
     """
-    settings = with_named_logs(view, settings or Settings())
+    settings = settings or Settings()
+    named, dledger = settings.commitlog_directories, settings.dledger_directories
+    named, dledger = named_logs(view, named, dledger, uses_dledger=bool(settings.uses_dledger))
+    settings = replace(settings, commitlog_directories=named, dledger_directories=dledger)
     known_files = {} if known is None else known.files
     walked = list_files(view, chain.from_iterable(known_files.values()))
     entries_by_kind: dict[FileKind, list[Entry]] = defaultdict(list)
@@ -347,21 +347,25 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
         entries_by_kind[kind if entry.kind is EntryKind.FILE else stray_kind_of(entry.path)].append(entry)
     problems = walked.problems
     if settings.commitlog_directories:
-        of_dledger = frozenset(settings.dledger_directories)
-        directories = move_log(view, settings.log_directories, entries_by_kind, problems, of_dledger)
+        directories = move_log(view, settings.log_directories, entries_by_kind, problems, frozenset(dledger))
         walked.directories = sorted({*walked.directories, *directories})
+        walked.unknown_directories += [path for path in directories if not is_broker_directory(normpath(path))]
     set_twins_aside(entries_by_kind)
     files = {kind: tuple(entries) for kind, entries in entries_by_kind.items() if entries}
     files = {kind: known_files[kind] if known_files.get(kind) == files[kind] else files[kind] for kind in files}
     if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
-        tiered = next((path for path in walked.directories if is_tiered_directory(path.rpartition("/")[2])), None)
+        tiered = tiered_root(view)
         raise NotAStoreError(
             f"{view.label}: {tiered} is the directory of a tiered store, which is read with the broker's store: name "
             "the one whose config/tieredStoreMetadata.json tells of its segments"
             if tiered is not None
             else f"{view.label}: not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
         )
-    unknown = tuple(path for path in walked.unknown_directories if not _leads_to(path, settings.log_directories))
+    unknown = tuple(
+        path
+        for path in sorted({*walked.unknown_directories})
+        if not any(f"{directory}/".startswith(f"{normpath(path)}/") for directory in settings.log_directories)
+    )
     return Store(view, settings, files, tuple(walked.directories), unknown, tuple(problems), known)
 
 
@@ -369,10 +373,6 @@ def with_settings(settings: Settings, **changes: object) -> Settings:
     """Settings with those of the changes that say something; what a person says goes before what a file says."""
     given = {name: value for name, value in changes.items() if value not in (None, ())}
     return replace(settings, **given)  # type: ignore[arg-type]
-
-
-def _leads_to(directory: str, log_directories: Iterable[str]) -> bool:
-    return any(f"{named}/".startswith(f"{directory}/") for named in log_directories)
 
 
 def _is_numbered(entry: Entry) -> bool:

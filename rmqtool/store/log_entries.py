@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import dledger
@@ -14,20 +12,22 @@ from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of, segment
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry, StoreView
 
-if TYPE_CHECKING:
-    from rmqtool.store.directory import Settings
 
-
-def with_named_logs(view: StoreView, settings: Settings) -> Settings:
-    """Settings that say which of the directories that were named hold the data of DLedger.
+def named_logs(
+    view: StoreView, directories: Sequence[str], of_dledger: Sequence[str], *, uses_dledger: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The directories that were named for the log, and those of them that hold the data of DLedger.
 
     A broker with DLedger needs no directory of a plain log.
+
+    Args:
+        of_dledger: those of which the settings say so.
     """
-    named = tuple(directory.rstrip("/") or "/" for directory in settings.commitlog_directories)
-    of_dledger = tuple(dict.fromkeys((*settings.dledger_directories, *_entry_directories(view, named))))
-    if settings.uses_dledger:
+    named = tuple(directory.rstrip("/") or "/" for directory in directories)
+    of_dledger = tuple(dict.fromkeys((*of_dledger, *_entry_directories(view, named))))
+    if uses_dledger:
         named = tuple(path for path in named if path in of_dledger or view.stat(path) is not None)
-    return replace(settings, commitlog_directories=named, dledger_directories=of_dledger)
+    return named, of_dledger
 
 
 def _entry_directories(view: StoreView, directories: Sequence[str]) -> tuple[str, ...]:

@@ -34,6 +34,9 @@ class NextStep:
 def blocked_step(assessment: Assessment) -> NextStep | None:
     """The step where nothing can be judged before a person has acted; None elsewhere."""
     if assessment.verdict is StoreVerdict.LOG_MISSING:
+        if assessment.log_missing is not None and (options := assessment.log_missing.options):
+            reason = f"if those files are this store's commit log, pass {options}; else mount its disk"
+            return NextStep(None, reason, True)
         return NextStep(None, "mount the disk of the commit log, or correct its path, and look again", True)
     if assessment.verdict is StoreVerdict.NOT_READABLE:
         return NextStep(None, assessment.reader or "correct the permissions, and look again", True)

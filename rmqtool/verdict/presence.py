@@ -7,13 +7,12 @@ import pwd
 import shlex
 from typing import Final
 
-from rmqtool.store.checkpoint_file import readable_checkpoint
-from rmqtool.store.config.tiered import read_tiered
+from rmqtool.engine.reading.log_presence import absent_directories, is_log_missing, log_holders, places_of_log
 from rmqtool.store.directory import Store
-from rmqtool.store.dledger_files import data_directories, dledger_logs
+from rmqtool.store.dledger_files import dledger_logs
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.location import log_directories
 from rmqtool.store.view import DirectoryView
+from rmqtool.verdict.verdict import MissingLog
 
 DENIED: Final = "permission denied"
 _LOG: Final = "commitlog"
@@ -21,23 +20,32 @@ _OWN: Final = (".rmqtool/", ".rmqtool:")
 _UNUSED: Final = frozenset({FileKind.RMQTOOL, FileKind.UNKNOWN})
 
 
-def missing_log(store: Store) -> str | None:
-    """What is missing, as a sentence, where a store that had messages has no file of the log; None elsewhere."""
-    logs = dledger_logs(store)
-    if any(segment.size for segment in (*store.loadable_log, *(file for log in logs for file in log.data))):
+def missing_log(store: Store) -> MissingLog | None:
+    """What is missing where the log or a directory of it is not there; None elsewhere."""
+    if is_log_missing(store):
+        what = f"there is no file of the commit log in {', '.join(places_of_log(store))}, but there were messages"
+        harm = "its next start deletes the consume queues"
+    elif absent := absent_directories(store):
+        what = f"no file of the commit log is in {', '.join(absent)}, where a part of it belongs"
+        harm = "it starts without the messages there"
+    else:
         return None
-    if not store.is_log_listed:
-        return None
-    was_written = _had_messages(store) or any(log.committed_index is not None for log in logs)
-    if not (was_written or store.queues or store.batch_queues or store.index_files):
-        return None
-    plain = log_directories(store) if _LOG in store.directories or not logs else ()
-    directories = ", ".join((*plain, *data_directories(store)))
-    setting = "" if not logs else " (of DLedger: storePathDLedgerCommitLog of its properties file, --broker-conf FILE)"
-    return (
-        f"there is no file of the commit log in {directories}, but there were messages: check that its disk is mounted "
-        f"and the path is right{setting}, and do not start the broker: its next start deletes the consume queues"
-    )
+    holders = log_holders(store)
+    if holders:
+        what = f"{what}; files with names of log files are in {', '.join(holders)}"
+    setting = " (of DLedger: storePathDLedgerCommitLog of its properties file, --broker-conf FILE)"
+    path = f"the path is right{setting if dledger_logs(store) else ''}"
+    text = f"{what}: check that its disk is mounted and {path}, and do not start the broker: {harm}"
+    return MissingLog(text, _log_options(store, holders))
+
+
+def _log_options(store: Store, holders: tuple[str, ...]) -> str:
+    """Options that name the directories of a log; those that are where they are looked for count too."""
+    if not (holders and isinstance(store.view, DirectoryView)):
+        return ""
+    known = (segment.path.rpartition("/")[0] for segment in store.loadable_log)
+    paths = (store.view.root / path for path in dict.fromkeys((*known, *holders)))
+    return " ".join(f"--commitlog {shlex.quote(str(path))}" for path in paths)
 
 
 def unreadable_files(store: Store) -> tuple[str, ...]:
@@ -75,13 +83,6 @@ def _user_name(user_id: int) -> str:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:
         return f"#{user_id}"
-
-
-def _had_messages(store: Store) -> bool:
-    """Whether the checkpoint, or the metadata of a tiered store, knows of a message."""
-    checkpoint = readable_checkpoint(store)
-    is_known = checkpoint is not None and checkpoint.commitlog_timestamp_ms > 0
-    return is_known or (FileKind.TIERED in store.files and read_tiered(store.view).is_used)
 
 
 _HAS_EFFECTIVE: Final = os.access in os.supports_effective_ids

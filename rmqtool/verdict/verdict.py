@@ -34,11 +34,24 @@ class StoreVerdict(StrEnum):
 
 
 @dataclass(frozen=True)
+class MissingLog:
+    """A commit log, or a directory of it, that is not where it is looked for.
+
+    Attributes:
+        text: what is missing, as a sentence.
+        options: name directories in which the log may be; empty where none is known.
+    """
+
+    text: str
+    options: str = ""
+
+
+@dataclass(frozen=True)
 class Assessment:
     """What is known of a store, and what is not.
 
     Attributes:
-        log_missing: why no message can be there, as a sentence; None where the log is there.
+        log_missing: why messages cannot be there; None where all of the log is there.
         unreadable: what this user may not read, as sentences; of the log first.
         reader: the command that reads it, as a sentence.
         start_failures: broker version and why it does not start.
@@ -49,7 +62,7 @@ class Assessment:
         not_looked_at: what a broker uses and this command did not look at.
     """
 
-    log_missing: str | None = None
+    log_missing: MissingLog | None = None
     unreadable: tuple[str, ...] = ()
     reader: str = ""
     start_failures: Mapping[str, str] = field(default_factory=dict)
@@ -94,7 +107,7 @@ class Assessment:
     def _text(self, verdict: StoreVerdict) -> str:
         match verdict:
             case StoreVerdict.LOG_MISSING:
-                return self.log_missing or ""
+                return self.log_missing.text if self.log_missing is not None else ""
             case StoreVerdict.NOT_READABLE:
                 return f"{_some(self.unreadable)}. {self.reader}".strip()
             case StoreVerdict.WILL_NOT_START:

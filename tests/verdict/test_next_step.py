@@ -17,7 +17,7 @@ from rmqtool.verdict.next_step import (
     undecoded_step,
 )
 from rmqtool.verdict.tally import FindingTally
-from rmqtool.verdict.verdict import Assessment
+from rmqtool.verdict.verdict import Assessment, MissingLog
 from rmqtool.verify.catalog.finding import Finding, Severity
 
 LINE, ELSEWHERE = CommandLine("/store"), CommandLine("s3://bucket", is_local=False)
@@ -27,7 +27,7 @@ DAMAGED = Assessment(damaged=1)
 @pytest.mark.parametrize(
     ("facts", "is_blocked"),
     [
-        ({"log_missing": "no"}, True),
+        ({"log_missing": MissingLog("no")}, True),
         ({"unreadable": ("a",), "reader": "Run."}, True),
         ({"damaged": 1}, False),
         ({}, False),
@@ -59,7 +59,7 @@ def test_files_that_were_not_looked_at(reason: str, command: str | None) -> None
     ("assessment", "repair", "left_out", "command"),
     [
         (DAMAGED, "salvage", True, "rmqtool salvage /store"),
-        (Assessment(log_missing="no"), "salvage", True, None),
+        (Assessment(log_missing=MissingLog("no")), "salvage", True, None),
         (Assessment(), None, True, "rmqtool verify /store"),
         (Assessment(), None, False, None),
         (Assessment(start_failures={"5.5.0": "x"}), None, False, None),
@@ -89,7 +89,7 @@ def test_a_tail_that_came_back_is_cut_on_a_decision_and_on_this_machine_only() -
 def test_after_forecast() -> None:
     assert step_after_forecast(LINE, Assessment(), "recover").reason.startswith("nothing to do")
     assert step_after_forecast(LINE, Assessment(lost=1), "recover").command == "rmqtool recover /store"
-    assert step_after_forecast(LINE, Assessment(log_missing="no"), "recover").command is None
+    assert step_after_forecast(LINE, Assessment(log_missing=MissingLog("no")), "recover").command is None
     unread = Assessment(not_looked_at=(UnreadFiles("a", "b", "only verify reads them"),))
     assert step_after_forecast(LINE, unread, "recover").command == "rmqtool verify /store"
 

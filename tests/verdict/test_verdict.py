@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from rmqtool.engine.reading.unread_files import UnreadFiles
-from rmqtool.verdict.verdict import Assessment, StoreVerdict
+from rmqtool.verdict.verdict import Assessment, MissingLog, StoreVerdict
 
 UNREAD = UnreadFiles("index", "index", "index files")
 GRADES: list[tuple[StoreVerdict, dict[str, Any], str]] = [
-    (StoreVerdict.LOG_MISSING, {"log_missing": "no log"}, "LOG MISSING: no log"),
+    (StoreVerdict.LOG_MISSING, {"log_missing": MissingLog("no log")}, "LOG MISSING: no log"),
     (
         StoreVerdict.NOT_READABLE,
         {"unreadable": ("a", "b", "c", "d", "e"), "reader": "Run it."},

@@ -34,7 +34,7 @@ def judgement(comparison: Comparison, differences: str, sides: Sequence[Compared
     missing = (missing_log(side.opened.store) for side in stores)
     readers = (reader_command(side.opened.store, side.line("verify")) for side in stores if side.opened.store.problems)
     assessment = Assessment(
-        log_missing=next((text for text in missing if text is not None), None),
+        log_missing=next((one for one in missing if one is not None), None),
         unreadable=comparison.problems,
         reader=next(readers, ""),
         inconsistent=differences or None,

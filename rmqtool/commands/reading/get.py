@@ -295,8 +295,8 @@ def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None
     answer["not_looked_at"] = []
     if answer["status"] == FOUND:
         return
-    if (text := missing_log(store)) is not None:
-        messages.warn(f"LOG MISSING: {text}")
+    if (missing := missing_log(store)) is not None:
+        messages.warn(f"LOG MISSING: {missing.text}")
     for problem in store.problems:
         messages.error(problem)
     unread = [files for files in unread_files(store) if files.kind in HOLDS_MESSAGES]

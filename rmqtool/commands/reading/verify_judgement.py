@@ -29,6 +29,8 @@ UNREADABLE: Final = ("commitlog.unreadable-range", "consumequeue.unreadable-rang
 
 def exit_code_of(opened: JudgedStore, assessment: Assessment, summary: Summary) -> ExitCode:
     """How a run of verify ends."""
+    if assessment.verdict is StoreVerdict.LOG_MISSING:
+        return ExitCode.FINDINGS
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
         return ExitCode.FAILED
     return ExitCode.OK if assessment.verdict is StoreVerdict.OK else ExitCode.FINDINGS

@@ -146,8 +146,7 @@ def opened_for_repair(
         line = "rmqtool patch ..." if request.names_a_file else command_line(request.store, options)(request.command)
         reader = reader_command(opened.store, line)
         raise UnreadableError(f"{'; '.join(denied[:NAMED_MAX])}. {reader}")
-    if opened.foreign is not None:
-        opened.foreign.demand_usable(request.store, request.command, is_copied=request.copy is not None)
+    request.demand_own_log(opened)
     places = places_of(request, opened.store)
     if session is None:
         demand_free(request.store, places.outer_logs)
@@ -234,8 +233,7 @@ def preview(run: RepairRun, planner: Planner) -> dict[str, Any]:
     places = places_of(request, opened.store)
     if denied := denied_files(opened.store):
         raise UnreadableError("; ".join(denied[:NAMED_MAX]))
-    if opened.foreign is not None:
-        opened.foreign.demand_usable(request.store, request.command, is_copied=request.copy is not None)
+    request.demand_own_log(opened)
     demand_free(request.store, places.outer_logs)
     _demand_settled(request, places)
     _demand_version(request, opened)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmqtool.commands.options.output_files import demand_directory, demand_writable
-from rmqtool.errors import UsageError
+from rmqtool.commands.options.store import OpenedStore
+from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.report.writers import OutputFormat
+from rmqtool.verdict.presence import missing_log
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,18 @@ class RepairRequest:
             demand_directory("--output", self.copy)
         if self.undo_dir is not None and not self.only_looks:
             demand_directory("--undo-dir", self.undo_dir)
+
+    def demand_own_log(self, opened: OpenedStore) -> None:
+        """Refuse a store whose log is another store's, or of which a directory is not there.
+
+        Raises:
+            RefusedError: the log is not to be changed, or for a copy of it, somebody uses it.
+            UnreadableError: a directory that was named is not there.
+        """
+        if opened.foreign is not None:
+            opened.foreign.demand_usable(self.store, self.command, is_copied=self.copy is not None)
+        if opened.store.commitlog and opened.store.problems and (missing := missing_log(opened.store)) is not None:
+            raise UnreadableError(f"{self.store}: {missing.text}")
 
     @property
     def looks_at_files_for_queues(self) -> bool:

@@ -22,6 +22,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.abort import parse_abort
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.index import HEADER_SIZE, IndexHeader
+from rmqtool.store.config.tiered import tiered_root
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories
@@ -103,6 +104,7 @@ def summarize(store: Store, rules: BrokerRules, on_queue: Callable[[Queue], None
     problems = list(store.problems)
     if store.queue_database is not None and not store.are_queues_known:
         problems.append(f"{store.queue_database.directory}: the queues in RocksDB: {store.queue_database.reason}")
+    tiered = (tiered_root(store.view) if FileKind.TIERED in store.files else None) or ""
     with OpenFiles(store.view) as files:
         log = Log(store, rules, files)
         queues, last_records = _queues(store, rules, files, log.minimum, problems, on_queue)
@@ -120,7 +122,7 @@ def summarize(store: Store, rules: BrokerRules, on_queue: Callable[[Queue], None
             undecoded={kind: len(store.files[kind]) for kind in _undecoded(store)},
             unknown_files=(
                 *(entry.path for kind in UNKNOWN_KINDS for entry in store.files.get(kind, ())),
-                *(f"{directory}/" for directory in store.unknown_directories),
+                *(f"{directory}/" for directory in store.unknown_directories if not tiered.startswith(f"{directory}/")),
             ),
             has_unfinished_repair=any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())),
             unlisted=_unlisted(store),

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
+from rmqtool.engine.reading.log_presence import absent_directories, is_log_missing, places_of_log
 from rmqtool.errors import UnreadableError
 from rmqtool.scan.log import may_hold_data
 from rmqtool.store.databases.queue_database import QueueDatabase
@@ -30,15 +31,23 @@ _NOT_LOOKED_AT: Final = {
     FileKind.TIERED: "only verify looks into the tiered store",
     FileKind.TRANSACTION: "the transaction table is not decoded",
 }
+_NO_FILE: Final = "no file of the commit log is there"
+_OWN: Final = (".rmqtool/", ".rmqtool:")
 HOLDS_MESSAGES: Final = frozenset(
     kind.value
     for kind in (
-        FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.ROCKSDB, FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE,
-        FileKind.DLEDGER, FileKind.TIERED,
+        FileKind.COMMITLOG, FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.ROCKSDB, FileKind.COMPACTION_LOG,
+        FileKind.COMPACTION_QUEUE, FileKind.DLEDGER, FileKind.TIERED,
     )
 )  # fmt: skip
 """Kinds, as a person reads them, without which nobody can say that a message is not there."""
 ONLY_VERIFY_COMPARES: Final = "only verify compares these consume queues in RocksDB with those in files"
+_ROOTS: Final = {
+    "consumequeue": FileKind.CONSUMEQUEUE,
+    "batchconsumequeue": FileKind.BATCH_CONSUMEQUEUE,
+    "index": FileKind.INDEX,
+    "config": FileKind.CONFIG,
+}
 _CURRENT_MAX: Final = 64
 """Bytes of a CURRENT, which is a name and a line break."""
 _OF_TIMER: Final = frozenset({FileKind.TIMER_WHEEL, FileKind.TIMER_LOG})
@@ -68,11 +77,14 @@ class UnreadFiles:
 
 
 def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator[UnreadFiles]:
-    """What a broker uses and nothing looks at, kind by kind; files without content are not used.
+    """What a broker uses and nothing looks at: what is not where it is looked for, or may not be, and kind by kind.
+
+    Files without content are not used.
 
     Args:
         looked_at: kinds of these that the caller reads.
     """
+    yield from _unlisted(store)
     for kind, reason in _NOT_LOOKED_AT.items():
         if kind in looked_at or (kind in _OF_TIMER and not store.settings.runs_timer):
             continue
@@ -88,6 +100,22 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
                 yield from _unread_queues(store.queue_database, path)
             elif _is_used(store, kind, entries):
                 yield UnreadFiles(path, kind.value, _reason_of_second(store, kind) or reason)
+
+
+def _unlisted(store: Store) -> Iterator[UnreadFiles]:
+    """A log that is not where it is looked for, and directories that cannot be listed."""
+    absent = dict.fromkeys(absent_directories(store), _NO_FILE)
+    if is_log_missing(store):
+        absent |= dict.fromkeys(places_of_log(store), _NO_FILE)
+    for problem in store.problems:
+        path, _, reason = problem.rpartition(": ")
+        if not problem.startswith(_OWN):
+            absent[path] = reason
+    for path, reason in absent.items():
+        root = path.partition("/")[0]
+        is_log = path in store.settings.commitlog_directories or root == "commitlog"
+        kind = FileKind.COMMITLOG if is_log else _ROOTS.get(root, FileKind.UNKNOWN)
+        yield UnreadFiles(path, kind.value, reason)
 
 
 def _reason_of_second(store: Store, kind: FileKind) -> str | None:

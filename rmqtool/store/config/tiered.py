@@ -70,7 +70,7 @@ class TieredStore:
 def read_tiered(view: StoreView) -> TieredStore:
     """Read the metadata, or its `.bak`, and look for the segments. Never raises for what is broken in it."""
     config = read_config(view, METADATA)
-    root = _root(view) if config.value else None
+    root = tiered_root(view) if config.value else None
     return TieredStore(config, root, tuple(_segments(view, root, config.value or {})))
 
 
@@ -79,7 +79,7 @@ def is_coda(size: int, head: bytes) -> bool:
     return size == _CODA_SIZE and head[4:8] == _CODA_MAGIC
 
 
-def _root(view: StoreView) -> str | None:
+def tiered_root(view: StoreView) -> str | None:
     """The directory that a broker's class for files makes in the directory `tieredStoreFilePath`."""
     try:
         pending = [entry for entry in view.list("") if entry.is_directory and not entry.is_link]
