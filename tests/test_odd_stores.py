@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from rmqtool.store.file_kinds import segment_name
 from tests.commands.transcripts import json_answer, rmqtool
 from tests.golden_stores import unpack
 from tests.odd_stores import LIFE_FOLDER, MIXED_CONF, odd_names, unpack_odd
+from tests.repair.dledger_stores import records_of
 from tests.store_state import store_state
 from tests.tiered_store import add_tiered
 
@@ -119,3 +121,33 @@ def test_a_directory_with_a_tiered_store_and_its_metadata_is_a_store_without_its
     shutil.rmtree(store / "config")
     ran = rmqtool("verify", store)
     assert (ran.code, "tieredStoreMetadata.json" in ran.err) == (4, True)
+
+
+def test_a_lone_log_file_of_an_unusual_size_depends_on_the_size(tmp_path: Path) -> None:
+    """No other size that holds the file divides its name, 1700; at offset 0 nothing shows the size."""
+    store = unpack_odd("single-file-1700", tmp_path)
+    code, shown = json_answer("forecast", store)
+    assert (code, shown["verdict"]) == (0, "ok")
+    assert "only the length of the only commit log file" in str(shown["forecasts"][0]["assumptions"])
+    (log,) = (store / "commitlog").iterdir()
+    records = [moved(record, 1700) for record in records_of(log.read_bytes())]
+    log.unlink()
+    log = log.with_name(segment_name(0))
+    log.write_bytes(b"".join(records).ljust(1700, b"\0"))
+    for command in ("forecast", "recover"):
+        ran = rmqtool(command, store)
+        assert (ran.code, "nothing shows whether that is the size of a full file" in ran.err) == (5, True)
+    _, verified = json_answer("verify", store)
+    assert "commitlog.wrong-file-size" not in ids(verified)
+    assert "--log-file-size" in str(verified["summary"]["not_looked_at"])
+    assert {json_answer(command, store)[1].get("verdict") for command in ("info", "verify")} == {"inconsistent", None}
+    code, shown = json_answer("forecast", store, "--log-file-size", 1700)
+    assert (code, shown["verdict"]) == (0, "ok")
+    log.write_bytes(log.read_bytes()[:1500])
+    assert json_answer("forecast", store)[1]["verdict"] == "will-not-start"  # its last record does not end in it
+
+
+def moved(record: bytearray, distance: int) -> bytes:
+    """A record that lies earlier in the log."""
+    record[28:36] = (int.from_bytes(record[28:36], "big") - distance).to_bytes(8, "big")
+    return bytes(record)

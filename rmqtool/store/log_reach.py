@@ -1,4 +1,4 @@
-"""Tells whether queue units show that a log file was cut: one of them names a record that reaches over the file's end.
+"""Tells whether a log file was cut: a queue unit, or a record of its own, reaches over the file's end.
 
 A broker never writes a record across the end of a log file, so the file was longer when that record was written. A unit
 is not believed where the log has a record at its place that ends inside the file, or where the next unit of its queue
@@ -20,17 +20,20 @@ from rmqtool.store.view import Entry, StoreView
 
 _UNIT: Final = struct.Struct(">qiq")
 _FRAME: Final = struct.Struct(">ii")
+_WALKED_MAX: Final = 64 << 10
 _BLOCK: Final = _UNIT.size << 15
 
 
 def record_end_across(view: StoreView, queue_files: Iterable[Entry], last: Entry, begin: int) -> int | None:
-    """The highest physical offset to which units reach, if one of them names a record that crosses the log's end.
+    """The highest physical offset to which units or the file's records reach, if one of them crosses the log's end.
 
     Args:
         queue_files: files of plain queues, each of whose units stand in the order of the log.
         last: the last file of the log, which begins at the physical offset `begin`.
     """
-    crosses, highest, end = False, 0, begin + last.size
+    end = begin + last.size
+    highest = begin + _end_of_records(view, last)
+    crosses = highest > end
 
     def ends_inside(physical_offset: int) -> bool:
         return physical_offset >= begin and _ends_inside(view, last, physical_offset - begin)
@@ -40,6 +43,21 @@ def record_end_across(view: StoreView, queue_files: Iterable[Entry], last: Entry
             crosses_here, reach = _look(source, end, ends_inside)
             crosses, highest = crosses or crosses_here, max(highest, reach)
     return highest if crosses else None
+
+
+def _end_of_records(view: StoreView, last: Entry) -> int:
+    """Where the last of a file's records ends by what it says itself; 0 of a file that takes long to walk through."""
+    position = 0
+    if last.size >= _WALKED_MAX:
+        return position
+    with suppress(UnreadableError), closing(view.open(last.path)) as source:
+        raw = read_range(source, 0, last.size)
+        while position + _FRAME.size <= len(raw):
+            size, magic = _FRAME.unpack_from(raw, position)
+            if magic not in MESSAGE_MAGICS or size <= _FRAME.size:
+                break
+            position += size
+    return position
 
 
 def _ends_inside(view: StoreView, last: Entry, position: int) -> bool:

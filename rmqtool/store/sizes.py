@@ -65,12 +65,14 @@ def infer_log_file_size(segments: Sequence[SizedFile], *, others_are_default: bo
     if not segments:
         return LogFileSize(0, is_shown=True, is_proven=False)
     start, longest = segments[0].start, max(segment.size for segment in segments)
-    if start % max(longest, 1) == 0 and (is_plausible_log_size(longest) or (start and longest >= _PAGE)):
+    # Of a name that is its file's length, no other size that holds the file is a divisor.
+    has_likely_name = bool(start) and (longest >= _PAGE or longest == start)
+    if start % max(longest, 1) == 0 and (is_plausible_log_size(longest) or has_likely_name):
         return LogFileSize(longest, is_shown=True, is_proven=False)
     if others_are_default is None and start and start % DEFAULT_LOG_FILE_SIZE == 0:
         others_are_default = True  # no other size has such a name so soon
     guess = cut_log_file_size(longest, others_are_default if start % DEFAULT_LOG_FILE_SIZE == 0 else False)
-    return replace(guess, is_cut=longest < _PAGE)
+    return replace(guess, is_cut=longest == 0)
 
 
 def cut_log_file_size(length: int, others_are_default: bool | None) -> LogFileSize:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rmqtool.errors import UnknownSizeError
 from rmqtool.store.directory import Store
 from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE, DEFAULT_QUEUE_FILE_SIZE
+
+SIZE_UNKNOWN: Final = (
+    "nothing shows the size of a full file, on which it depends whether a broker starts; give it with --log-file-size "
+    "BYTES or --broker-conf FILE"
+)
+"""Why the log of a store is not judged to its end."""
 
 
 def size_assumptions(store: Store) -> tuple[str, ...]:
@@ -34,6 +42,11 @@ def size_assumptions(store: Store) -> tuple[str, ...]:
     return tuple(assumptions)
 
 
+def is_log_file_size_known(store: Store) -> bool:
+    """Whether the files show the size of a full one, or that the only one is shorter than that."""
+    return not store.loadable_log or store.log_file_size.is_shown or store.log_file_size.is_cut
+
+
 def demand_log_file_size(store: Store, options: str) -> None:
     """Refuse to say what a broker does with a lone log file whose length is no likely size.
 
@@ -43,7 +56,7 @@ def demand_log_file_size(store: Store, options: str) -> None:
     Raises:
         UnknownSizeError: nothing shows the size.
     """
-    if store.loadable_log and not store.log_file_size.is_shown and not store.log_file_size.is_cut:
+    if not is_log_file_size_known(store):
         segment = store.loadable_log[0]
         raise UnknownSizeError(
             f"{segment.path}: {segment.size} bytes, and nothing shows whether that is the size of a full file, so "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmqtool.errors import how_to_install
+from rmqtool.store.unproven_sizes import SIZE_UNKNOWN
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
@@ -47,6 +48,8 @@ def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
     """What to do about files that are not looked at: install what reads them, convert them, or ask the broker."""
     from rmqtool.store.databases.rocksdb import HOW_TO_INSTALL
 
+    if any(files.reason == SIZE_UNKNOWN for files in assessment.not_looked_at):
+        return NextStep(None, SIZE_UNKNOWN, True)
     if any(files.reason.startswith("only verify") for files in assessment.not_looked_at):
         return NextStep(line("verify"), "check what this command does not look at:")
     if any(HOW_TO_INSTALL in files.reason for files in assessment.not_looked_at):
@@ -91,7 +94,7 @@ def step_after_verify(
         return cut_step(line, tally.cut)
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, True)
-    if left_out:
+    if left_out and all(files.reason != SIZE_UNKNOWN for files in assessment.not_looked_at):
         return NextStep(line("verify"), "check what was left out:")
     if assessment.verdict is StoreVerdict.WILL_NOT_START:
         return NextStep(None, "rmqtool does not repair this: correct by hand what keeps the broker from starting", True)

@@ -15,6 +15,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
+from rmqtool.store.unproven_sizes import is_log_file_size_known
 from rmqtool.store.view import StoreView
 
 
@@ -55,7 +56,7 @@ def _load(store: Store, listed: StoreView, rules: BrokerRules, configs: StoreCon
         UnreadableError: a directory may not be listed.
     """
     with Overlay(listed) as overlay:
-        if store.commitlog_file_size:
+        if store.commitlog_file_size and is_log_file_size_known(store):
             load.load_files(overlay, log_directories(store), store.commitlog_file_size, rules)
         load.demand_queue_database(store, rules)
         batch = load.configured_batch_topics(configs.of(TOPICS)[TOPICS], store)

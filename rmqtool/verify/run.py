@@ -27,6 +27,7 @@ from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.unproven_sizes import SIZE_UNKNOWN, is_log_file_size_known
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_configs, queue_ends, read_store_configs
@@ -147,6 +148,8 @@ class _Verifier:
             self._leave_out(_LOG, FileKind.COMMITLOG.value, "a broker is writing to the end of the log")
         newest = [newest_record(context)]
         self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
+        if not is_log_file_size_known(self.store):
+            self._leave_out(_LOG, FileKind.COMMITLOG.value, SIZE_UNKNOWN)
         if (why := why_no_log(self.store, self.rules)) is not None:
             context = replace(context, options=replace(self.options, depth=Depth.STRUCTURE))
             self._leave_out(_LOG, FileKind.COMMITLOG.value, why)

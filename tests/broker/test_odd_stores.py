@@ -28,3 +28,13 @@ def test_batch_queues_load_once_their_topic_is_known(judge_of: JudgeOf, tmp_path
     report = judge_of(VERSION).examine(store, OF_BATCH, topics)
     assert report["load"]
     assert sum(len(queue["messages"]) for queue in report["served"]["queues"]) > 0
+
+
+@pytest.mark.parametrize(("size", "count"), [(1700, 10), (4096, None)])
+def test_a_log_file_of_1700_bytes_is_read_by_a_broker_with_that_size(
+    judge_of: JudgeOf, tmp_path: Path, size: int, count: int | None
+) -> None:
+    store = unpack_odd("single-file-1700", tmp_path)
+    report = judge_of("5.4.0").examine(store, {"mappedFileSizeCommitLog": size})
+    served = sum(len(queue["messages"]) for queue in report["served"]["queues"]) if "served" in report else None
+    assert (report["load"], served) == (count is not None, count)

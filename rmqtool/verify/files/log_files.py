@@ -21,6 +21,7 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.dledger_files import data_directories
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind, is_broker_directory, segment_name
 from rmqtool.store.source import read_range
+from rmqtool.store.unproven_sizes import is_log_file_size_known
 from rmqtool.store.view import Entry, StoreView
 from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
 from rmqtool.verify.catalog.registry import finding
@@ -50,7 +51,7 @@ def log_file_findings(
             yield finding(
                 "commitlog.empty-file", segment.path, "file of length 0", physical_offset=segment.start, length=0
             )
-        elif segment.size != size:
+        elif segment.size != size and is_log_file_size_known(store):
             # What a file in the middle lacks is a gap in the log; at its end nothing has to be bridged.
             is_gap = segment.size < size and segment is not segments[-1]
             yield finding(
