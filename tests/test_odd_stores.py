@@ -151,3 +151,34 @@ def moved(record: bytearray, distance: int) -> bytes:
     """A record that lies earlier in the log."""
     record[28:36] = (int.from_bytes(record[28:36], "big") - distance).to_bytes(8, "big")
     return bytes(record)
+
+
+def test_an_index_that_never_was_is_no_damage(tmp_path: Path) -> None:
+    store = unpack_odd("no-index-broker", tmp_path)
+    conf = store.parent / "b.conf"
+    code, verified = json_answer("verify", store)
+    assert (code, {finding["id"] for finding in verified["findings"]}) == (0, {"index.absent"})
+    code, verified = json_answer("verify", store, "--broker-conf", conf)
+    assert (code, verified["findings"]) == (0, [])
+    for options in ((), ("--broker-conf", conf)):
+        before = store_state(store)
+        assert (rmqtool("recover", store, "--yes", *options).code, store_state(store) == before) == (0, True)
+    assert rmqtool("rebuild", store, "--yes", "--broker-conf", conf).code == 0
+    assert not (store / "index").exists()
+
+
+@pytest.mark.parametrize("trace", ["the directory", "a time in the checkpoint", "the settings"])
+def test_an_index_that_was_there_is_lost(tmp_path: Path, trace: str) -> None:
+    store = unpack_odd("no-index-broker", tmp_path)
+    conf, options = tmp_path / "on.conf", ()
+    if trace == "the directory":
+        (store / "index").mkdir()
+    elif trace == "the settings":
+        conf.write_text("mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=6000\n", "utf-8")
+        options = ("--broker-conf", conf)
+    else:
+        with (store / "checkpoint").open("r+b") as file:
+            file.seek(16)
+            file.write((1_700_000_000_000).to_bytes(8, "big"))
+    code, verified = json_answer("verify", store, *options)
+    assert (code, ids(verified)) == (3, {"index.missing-file"})

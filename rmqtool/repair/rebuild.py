@@ -54,6 +54,10 @@ class RebuildChoice:
             return bool(getattr(self, part))
         return self.topics is None or part == "queues"
 
+    def includes_index(self, store: Store) -> bool:
+        """Whether the index is built: only who asks for it by name gets one that the broker does not make."""
+        return self.index or (self.includes("index") and store.settings.makes_index is not False)
+
 
 def plan_rebuild(
     store: Store,
@@ -92,7 +96,7 @@ def plan_rebuild(
     in_database = store.queue_database is not None
     queue_filter = _chosen(choice) if with_queues and not in_database else None
     built = build(
-        store, rules, BuildRequest(queue_filter, choice.includes("index")), staging, options, on_progress, runner
+        store, rules, BuildRequest(queue_filter, choice.includes_index(store)), staging, options, on_progress, runner
     )
     require_intact(built)
     steps, notes = [*built.steps(WHY, WHY)], [*notes, *built.notes()]

@@ -97,6 +97,8 @@ class Settings:
     runs_timer: bool = True
     queue_kind: str | None = None
     queue_roles: QueueRoles | None = None
+    makes_index: bool | None = None
+    """Whether the broker writes an index (`messageIndexEnable`); None where nobody says."""
     uses_dledger: bool | None = None
     """Whether the broker's log is one of DLedger; None where the files have to tell."""
     dledger_id: str | None = None

@@ -38,3 +38,15 @@ def test_a_log_file_of_1700_bytes_is_read_by_a_broker_with_that_size(
     report = judge_of("5.4.0").examine(store, {"mappedFileSizeCommitLog": size})
     served = sum(len(queue["messages"]) for queue in report["served"]["queues"]) if "served" in report else None
     assert (report["load"], served) == (count is not None, count)
+
+
+def test_a_broker_that_makes_no_index_serves_all_and_makes_none(judge_of: JudgeOf, tmp_path: Path) -> None:
+    store = unpack_odd("no-index-broker", tmp_path)
+    config = {"messageIndexEnable": "false", "mappedFileSizeCommitLog": 65536, "mappedFileSizeConsumeQueue": 6000}
+    report = judge_of(VERSION).examine(store, config)
+    assert sum(len(queue["messages"]) for queue in report["served"]["queues"]) == 20
+    assert not (store / "index").exists()
+    with judge_of(VERSION).open(tmp_path / "new", {**config, "messageIndexEnable": "true"}) as new:
+        new.put({"topic": "T", "queueId": 0, "body": b"x", "properties": {}})
+        new.wait_dispatched()
+        assert (tmp_path / "new/index").exists()  # the first message makes the directory, without a key too

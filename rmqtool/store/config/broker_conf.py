@@ -116,6 +116,7 @@ class BrokerConf:
         return replace(
             self.sizes,
             commitlog_directories=(*plain, *of_dledger),
+            makes_index=self.has_index,
             uses_dledger=self.is_dledger,
             dledger_id=self.properties.get("dLegerSelfId") if self.is_dledger else None,
             dledger_directories=(*of_dledger,),

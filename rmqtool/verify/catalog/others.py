@@ -205,6 +205,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         _REBUILT_INDEX,
         REBUILD_INDEX,
     ),
+    note(
+        "index.absent",
+        "Messages have keys, and nothing shows that there ever was an index: no file, no directory, and no time of it "
+        "in the checkpoint.",
+        "finds no message by key; a broker with messageIndexEnable=false makes no index",
+        "none needed with messageIndexEnable=false; else rmqtool rebuild --index writes it",
+    ),
     warning(
         "index.missing-file",
         "There is no index file though messages have keys, or the first index files are missing.",

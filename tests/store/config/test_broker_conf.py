@@ -69,6 +69,7 @@ def test_what_shapes_a_store_is_taken_over() -> None:
         index_slot_count=100,
         index_entry_count=200,
         queue_kind="rocksdb",
+        makes_index=False,
         defaults_hold=True,
     )
     assert (conf.delay_levels, conf.store_type) == ("1s 2s", "defaultRocksDB")
