@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -182,3 +183,18 @@ def test_an_index_that_was_there_is_lost(tmp_path: Path, trace: str) -> None:
             file.write((1_700_000_000_000).to_bytes(8, "big"))
     code, verified = json_answer("verify", store, *options)
     assert (code, ids(verified)) == (3, {"index.missing-file"})
+
+
+def test_a_timer_that_takes_messages_again_is_found_and_mended(tmp_path: Path) -> None:
+    store = unpack_odd("timercheck-behind", tmp_path)
+    code, verified = json_answer("verify", store)
+    (behind,) = (finding for finding in verified["findings"] if finding["id"] == "timer.check-behind")
+    assert (code, behind["count"], behind["file"]) == (3, 20, "config/timercheck")
+    code, shown = json_answer("forecast", store)
+    assert (code, shown["verdict"], shown["timer"][0]["id"]) == (3, "inconsistent", "timer.check-behind")
+    rows = [json.loads(line) for line in rmqtool("dump", store, "--pending", "--format", "jsonl").out.splitlines()]
+    assert len(rows) == len({row["unique_key"] for row in rows}) == 48
+    ran = rmqtool("recover", store, "--yes")
+    assert "timers that wait" in " ".join(ran.out.split()), ran.err
+    assert "timer.check-behind" not in ids(json_answer("verify", store)[1])
+    assert json_answer("forecast", store)[1]["verdict"] == "ok"

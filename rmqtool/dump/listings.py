@@ -73,16 +73,23 @@ class ListingDump(RowSource):
             return
         queue = timer_queue(reader)
         timer = load_timer(timer_files(reader.store), reader, queue)
+        # What is in the log and comes into it again waits once, as a unit if its time is still to come.
+        again = {entry.physical_offset for entry in queue_units(queue, timer.queue_offset, timer.logged_offset)}
+        in_timer = set()
         for slot in timer.pending_slots():
             units, broken = timer.chain(slot)
             self.bad_ranges += broken is not None
             for unit in units:
+                if unit.physical_offset in again:
+                    in_timer.add(unit.physical_offset)
                 due_ms = min(unit.due_timestamp_ms, JAVA_LONG_MAX)
                 yield Pending(due_ms, unit.physical_offset, unit.record_size, IN_TIMER, unit.rolls, unit.deletes)
         marks, from_database = self._database_timers(reader)
         yield from from_database
         first = max(timer.queue_offset, marks.get(SCANNED.decode(), 0))
         for entry in queue_units(queue, first, queue.max_queue_offset):
+            if entry.physical_offset in in_timer:
+                continue
             record = self._record(reader, entry.physical_offset)
             due = timer_due_ms(record.properties) if record is not None else None
             if record is not None and due is not None:

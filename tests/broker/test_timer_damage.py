@@ -43,6 +43,7 @@ NEVER_AND_TWICE: dict[str, tuple[range, range]] = {
     "timer-check-missing": (range(0), ALL),
     "timer-check-ahead": (range(0), range(0)),
     "timer-check-zeroed": (range(0), ALL),
+    "timer-check-behind": (range(0), range(36, 40)),
 }
 """Which messages never come, and which come twice, without a repair; the same after a kill and after a stop."""
 

@@ -104,6 +104,8 @@ class LoadedTimer:
         log_end: position after the last unit that the load keeps.
         slots: by their number; only those that lead to a unit.
         queue_offset: next message of the timer's topic that comes into the log.
+        logged_offset: queue offset after the message of the log's last unit: those from `queue_offset` up to it come
+            into the log a second time.
         precision_ms: milliseconds of a tick.
     """
 
@@ -111,6 +113,7 @@ class LoadedTimer:
     log_end: int
     slots: Mapping[int, LoadedSlot]
     queue_offset: int
+    logged_offset: int
     precision_ms: int
     _open: OpenFiles
 
@@ -198,9 +201,13 @@ def load_timer(files: TimerFiles, reader: Reader, queue: Queue) -> LoadedTimer:
     for due_ms, position in recent:
         tick = due_ms // precision_ms
         slots[tick % SLOT_COUNT] = LoadedSlot(tick, position)
-    return LoadedTimer(
-        files, log_end, slots, _next_queue_offset(files.check, last, reader, queue), precision_ms, OpenFiles(view)
+    record = timer_record(reader, last) if last is not None else None
+    logged = files.check.queue_offset if record is None else record.queue_offset + 1
+    first, logged = (
+        min(max(offset, queue.min_queue_offset), queue.max_queue_offset)
+        for offset in (min(logged, files.check.master_queue_offset), logged)
     )
+    return LoadedTimer(files, log_end, slots, first, logged, precision_ms, OpenFiles(view))
 
 
 def timer_record(reader: Reader, unit: TimerUnit) -> Record | None:
@@ -224,13 +231,6 @@ def timer_queue(reader: Reader) -> Queue:
         UnreadableError: a file of it cannot be read.
     """
     return reader.queue(TIMER_TOPIC, 0)
-
-
-def _next_queue_offset(check: TimerCheck, last: TimerUnit | None, reader: Reader, queue: Queue) -> int:
-    record = timer_record(reader, last) if last is not None else None
-    next_offset = check.queue_offset if record is None else record.queue_offset + 1
-    next_offset = min(next_offset, check.master_queue_offset)
-    return min(max(next_offset, queue.min_queue_offset), queue.max_queue_offset)
 
 
 def _wheel(store: Store, flushed_position: int) -> tuple[Entry | None, int]:

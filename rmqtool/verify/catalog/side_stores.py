@@ -296,6 +296,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "apache/rocketmq#9735",
     ),
     warning(
+        "timer.check-behind",
+        "`config/timercheck` is behind the timer log in both of its offsets, as after a kill.",
+        ((_FROM_5, "takes messages of the log from the topic again: timers are delivered a second time"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+    ),
+    warning(
         "timer.missing-unit",
         "The timer has read a message from its topic and the message is not due yet, but no unit leads to it.",
         ((_FROM_5, "never delivers the message"),),

@@ -163,6 +163,7 @@ class _UnitChecks:
             for unit in units:
                 yield from self._record_findings(unit)
         yield from self._unreached(reached)
+        yield from self._entered_again()
         yield from self._missing()
 
     def _chain_finding(self, slot: LoadedSlot, broken: ChainEnd, *, is_whole: bool) -> Finding:
@@ -235,6 +236,20 @@ class _UnitChecks:
                 length = len(run) * timer.UNIT_SIZE
                 text = "no slot leads to it"
                 yield self._at("timer.unreachable-unit", int(run[0]), text, length=length, count=len(run))
+
+    def _entered_again(self) -> Iterator[Finding]:
+        """Messages that a unit leads to, and that the broker takes from the queue once more."""
+        first, check = self._loaded.queue_offset, self._loaded.files.check
+        known = np.unique(np.array(self._records, "i8"))
+        again = [entry.physical_offset for entry in queue_units(self._queue, first, self._loaded.logged_offset)]
+        count = int(np.isin(np.array(again, "i8"), known).sum())
+        if count:
+            text = (
+                f"queue_offset is {check.queue_offset} and master_queue_offset {check.master_queue_offset}, but the "
+                f"timer log has messages up to {self._loaded.logged_offset - 1}: {count} come into it a second time"
+            )
+            place = timer.CHECK.position("master_queue_offset")
+            yield finding("timer.check-behind", _CHECK, text, file_position=place, length=8, count=count)
 
     def _missing(self) -> Iterator[Finding]:
         """Messages that the timer counts as waiting, whose time is still to come, and that no unit leads to."""
