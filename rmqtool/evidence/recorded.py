@@ -85,6 +85,7 @@ class RecordedForecasts:
     timer: tuple[dict[str, str | int], ...] = field(default=())
     delays: tuple[dict[str, str | int], ...] = field(default=())
     compaction: tuple[dict[str, str | int], ...] = field(default=())
+    in_use: bool = False
 
     def ending(self) -> dict[str, Any]:
         """What follows the forecasts in `forecast --format json`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -101,3 +102,18 @@ class Forecast:
         for queue in document["queues"]:
             del queue["last_physical_offset"]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in document.items()}
+
+
+def side_harms(forecasts: Sequence[Forecast]) -> list[str]:
+    """What harms consumers and queries though no message is lost, as sentences; the worst of several starts."""
+    unindexed = max((forecast.unindexed_messages for forecast in forecasts), default=0)
+    repeating = max((sum(queue.offsets_repeat for queue in forecast.queues) for forecast in forecasts), default=0)
+    harms = []
+    if unindexed:
+        harms.append(f"keys of {unindexed} message{'s' * (unindexed > 1)} would not be found in the index")
+    if repeating:
+        queues = "1 queue gets" if repeating == 1 else f"{repeating} queues get"
+        harms.append(f"{queues} new messages at offsets that messages had before, so consumers skip them")
+    if any(forecast.misplaces_new_messages for forecast in forecasts):
+        harms.append("new messages are stored where the start after that loses them")
+    return harms

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.store import OpenedStore
 from rmqtool.commands.reading import forecast, verify_judgement
+from rmqtool.commands.reading.beside_log import BesideLog
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep
@@ -78,9 +79,9 @@ def ask_of(
         next_step=_recorded(step),
         needs_decision=step.needs_decision,
     )
-    effects = forecast.BesideLog.of(opened)
+    effects = BesideLog.of(opened)
     assessment = forecast.forecast_assessment(opened, line, answers.forecasts, effects)
-    step = forecast.step_after(line, opened, assessment, answers.forecasts, effects.repair(opened))
+    step = forecast.step_after(line, opened, assessment, answers.forecasts, effects)
     listed, is_cut = listed_forecasts(answers.forecasts)
     of_forecast = RecordedForecasts(
         exit_code=forecast.exit_code_of(assessment.verdict if answers.forecasts else StoreVerdict.NOT_READABLE).value,
@@ -95,6 +96,7 @@ def ask_of(
         timer=effects.timer,
         delays=effects.delays,
         compaction=effects.compaction,
+        in_use=effects.in_use,
     )
     recorded = RecordedAnswers(of_verify, of_forecast)
     return GivenAnswers(answers, recorded if names is None else recorded.hidden(names, opened.store.view.label))

@@ -26,7 +26,8 @@ from rmqtool.commands.options.store import (
     refuse_inside_store,
 )
 from rmqtool.commands.options.store_parameters import with_store_options
-from rmqtool.commands.reading.forecast import BesideLog, forecast_assessment, forecasts_of, step_after
+from rmqtool.commands.reading.beside_log import BesideLog
+from rmqtool.commands.reading.forecast import forecast_assessment, forecasts_of, step_after
 from rmqtool.commands.reading.info import info_object
 from rmqtool.commands.reading.verify_judgement import UNREADABLE, judged
 from rmqtool.commands.repairs.recover import recover_planner
@@ -187,7 +188,7 @@ class _Survey:
             # The page has what verify says too, which compares queues on both sides.
             left = tuple(one for one in assessment.not_looked_at if one.reason != ONLY_VERIFY_COMPARES)
             assessment = replace(assessment, not_looked_at=left)
-            step = step_after(self._line, opened, assessment, counted, effects.repair(opened))
+            step = step_after(self._line, opened, assessment, counted, effects)
         except RmqtoolError as error:
             self._messages.warn(str(error))
             return [], str(error), []

@@ -170,6 +170,12 @@ class OpenedStore:
         is_silent = self.conf is not None and self.conf.is_whole and self.conf.store_type is None
         return has_database and is_silent and self.store.settings.queue_kind == "file"
 
+    @property
+    def in_use(self) -> bool:
+        """Whether a broker runs on the store, or on the one to which its log belongs; as far as can be seen."""
+        view = self.store.view
+        return isinstance(view, DirectoryView) and lock_of(StoreLocation(view.root), self.store, self.foreign).is_in_use
+
     def tell(self, messages: Messages) -> None:
         """Say what a person should know about how the store was opened."""
         if self.rules.note is not None:

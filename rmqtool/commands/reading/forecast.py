@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Self
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -24,6 +24,7 @@ from rmqtool.commands.options.store import (
     open_store,
 )
 from rmqtool.commands.options.store_parameters import with_store_options
+from rmqtool.commands.reading.beside_log import BesideLog
 from rmqtool.commands.reading.judgement import unknown_to_repair
 from rmqtool.commands.reading.preflight import (
     AskedVersions,
@@ -40,7 +41,7 @@ from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.preflight import preflight
-from rmqtool.forecast.result import Forecast
+from rmqtool.forecast.result import Forecast, side_harms
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_lines
@@ -51,6 +52,7 @@ from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.probe_lock import LOCK_NAME
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, repair_step, step_after_forecast
 from rmqtool.verdict.presence import denied_files, missing_log, reader_command, unreadable_files
@@ -60,17 +62,19 @@ from rmqtool.verify.catalog.finding import (
     REBUILD_DELAYS,
     REBUILD_QUEUES,
     REBUILD_TIMER,
-    Finding,
-    Severity,
 )
 from rmqtool.verify.catalog.registry import BY_ID
-from rmqtool.verify.files.compaction import COMPACTION_KINDS, compaction_findings
+from rmqtool.verify.files.compaction import COMPACTION_KINDS
 from rmqtool.verify.files.config_files import lost_configs, read_store_configs
-from rmqtool.verify.files.delays import delay_findings
-from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.files.timers import KINDS, is_timer_checked
 
 ALL: Final = "all"
+_HELD: Final = (
+    "the lock that a running broker holds; before that it recovers the store, and can delete files of the running one"
+)
+_BROKER_RUNS: Final = UnreadFiles(
+    LOCK_NAME, FileKind.LOCK.value, "a broker runs and changes the store; stop it before another one is started"
+)
 
 
 @with_store_options("broker_version")
@@ -128,7 +132,7 @@ def forecast(
         forecasts = forecasts_of(opened, (opened.rules.version,) if is_one else EXAMINED, messages)
         effects = BesideLog.of(opened)
         assessment = forecast_assessment(opened, line, forecasts, effects)
-        step = step_after(line, opened, assessment, forecasts, effects.repair(opened))
+        step = step_after(line, opened, assessment, forecasts, effects)
         ending = {**assessment.as_json(), **step.as_json(), **vars(effects)}
         _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
         verdict = assessment.verdict if forecasts else StoreVerdict.NOT_READABLE
@@ -151,14 +155,16 @@ def _show_preflight(
     by_version = {forecast.broker_version: forecast for forecast in forecasts}
     checked = preflight(opened.store, earlier, later, forecast_options(opened.conf), by_version)
     target = replace(opened, rules=later)
-    effects = BesideLog.of(target)
+    effects = replace(beside := BesideLog.of(target), in_use=False)  # which is stopped before the upgrade
     judged = [by_version[later.version]] if later.version in by_version else []
     assessment = with_preflight(forecast_assessment(target, lines.own, judged, effects), checked)
+    if beside.in_use:
+        assessment = assessment.with_coverage(_BROKER_RUNS)
     step = step_after_preflight(lines, assessment, checked) or step_after(
-        lines.plain, target, assessment, judged, effects.repair(target)
+        lines.plain, target, assessment, judged, beside
     )
     shown = preflight_json(lines, checked, opened.inferred)
-    ending = {**assessment.as_json(), **step.as_json(), **vars(effects), **shown}
+    ending = {**assessment.as_json(), **step.as_json(), **vars(beside), **shown}
     _write(forecasts, ending, output, all_rows=messages.verbose, is_one=False)
     return assessment.verdict if judged else StoreVerdict.NOT_READABLE
 
@@ -218,75 +224,11 @@ def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
     )
 
 
-def timer_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
-    """What is wrong with the timer, and what a broker makes of it, kind by kind."""
-    return _effects(timer_findings(opened.store, opened.rules, Account()))
-
-
-def compaction_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
-    """The same of compacted topics."""
-    return _effects(compaction_findings(opened.store, opened.rules, Account()))
-
-
-def _effects(findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
-    of_kinds: dict[str, list[Finding]] = {}
-    for finding in sorted(findings, key=lambda finding: finding.place):
-        if finding.severity is not Severity.NOTE:
-            of_kinds.setdefault(finding.id, []).append(finding)
-    for kind, of_kind in of_kinds.items():
-        count = sum(finding.count for finding in of_kind)
-        yield {"id": kind, "count": count, "message": of_kind[0].message, "brokers": _brokers(kind)}
-
-
-def delay_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
-    """Levels of which a broker would deliver messages a second time, or never."""
-    for finding in sorted(delay_findings(opened.store, opened.rules), key=lambda finding: finding.place):
-        yield {
-            "id": finding.id,
-            "severity": finding.severity.value,
-            "level": (finding.queue_id or 0) + 1,
-            "count": finding.count,
-            "message": finding.message,
-            "brokers": _brokers(finding.id),
-        }
-
-
-def _brokers(kind: str) -> str:
-    return "; ".join(text for _, text in BY_ID[kind].brokers)
-
-
-@dataclass(frozen=True)
-class BesideLog:
-    """What a broker would do to messages that it does not serve from the commit log at once, kind by kind."""
-
-    timer: tuple[dict[str, Any], ...] = ()
-    delays: tuple[dict[str, Any], ...] = ()
-    compaction: tuple[dict[str, Any], ...] = ()
-
-    @classmethod
-    def of(cls, opened: OpenedStore) -> Self:
-        """Look at a store."""
-        return cls(tuple(timer_effects(opened)), tuple(delay_effects(opened)), tuple(compaction_effects(opened)))
-
-    @property
-    def wrong_delays(self) -> list[dict[str, Any]]:
-        """Those of delay levels that are more than a note."""
-        return [effect for effect in self.delays if effect["severity"] != Severity.NOTE.value]
-
-    def repair(self, opened: OpenedStore) -> str | None:
-        """The command that repairs it, once nothing else is wrong."""
-        if opened.store.has_abort:
-            return None  # recover does all of it
-        if self.timer:
-            return REBUILD_TIMER
-        return REBUILD_DELAYS if self.wrong_delays else REBUILD_COMPACTION if self.compaction else None
-
-
 def forecast_assessment(
     opened: OpenedStore,
     line: CommandLine,
     forecasts: Sequence[Forecast],
-    effects: BesideLog = BesideLog(),
+    effects: BesideLog,
 ) -> Assessment:
     """What forecasts come to; the worst of several counts."""
     store = opened.store
@@ -301,13 +243,16 @@ def forecast_assessment(
     inconsistent += [f"timer: {effect['brokers']}" for effect in effects.timer[:1]]
     inconsistent += [f"delay {effect['message']}: {effect['brokers']}" for effect in effects.wrong_delays[:1]]
     inconsistent += [f"compacted topics: {effect['brokers']}" for effect in effects.compaction[:1]]
-    if any(forecast.misplaces_new_messages for forecast in forecasts):
-        inconsistent.append("new messages are stored where the start after that loses them")
+    inconsistent += side_harms(forecasts)
     return Assessment(
         log_missing=missing_log(store),
         unreadable=unreadable_files(store),
         reader=reader_command(store, line("forecast")),
-        start_failures={one.broker_version: one.why_not or "" for one in forecasts if not one.starts},
+        start_failures={
+            one.broker_version: _HELD if effects.in_use else one.why_not or ""
+            for one in forecasts
+            if effects.in_use or not one.starts
+        },
         lost=max((forecast.lost.messages + forecast.messages_without_log for forecast in forecasts), default=0),
         damaged=max((forecast.unnoticed_damage_count for forecast in forecasts), default=0),
         inconsistent="; ".join(inconsistent) or None,
@@ -341,10 +286,12 @@ def step_after(
     opened: OpenedStore,
     assessment: Assessment,
     forecasts: Sequence[Forecast],
-    repair_of_effects: str | None,
+    effects: BesideLog,
 ) -> NextStep:
     """What to do about what forecasts came to."""
-    store = opened.store
+    if effects.in_use:
+        return NextStep(None, "stop the running broker before another is started, and look again then", True)
+    store, repair_of_effects = opened.store, effects.repair(opened)
     configs = lost_configs(store, read_store_configs(store))
     lost = [finding for finding in configs if finding.repair != REBUILD_DELAYS]
     is_inconsistent = assessment.verdict is StoreVerdict.INCONSISTENT

@@ -148,7 +148,7 @@ def _next(ending: JsonObject, width: int) -> Iterator[str]:
 
 def _verdict(forecast: JsonObject, ending: JsonObject) -> tuple[str, str]:
     """Style and sentence; what was not looked at is not called good."""
-    if ending["verdict"] in ("log-missing", "not-readable"):
+    if ending["verdict"] in ("log-missing", "not-readable") or ending["in_use"]:
         return "bad", escaped(ending["headline"])
     if ending["verdict"] in ("inconsistent", "not-fully-checked"):
         return "open", escaped(ending["headline"])

@@ -1,0 +1,88 @@
+"""What a start does beside serving the log: to timers, delays and compacted topics, and to a broker that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from rmqtool.commands.options.store import OpenedStore
+from rmqtool.verify.catalog.finding import (
+    REBUILD_COMPACTION,
+    REBUILD_DELAYS,
+    REBUILD_TIMER,
+    Finding,
+    Severity,
+)
+from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.files.compaction import compaction_findings
+from rmqtool.verify.files.delays import delay_findings
+from rmqtool.verify.files.timers import timer_findings
+from rmqtool.verify.survey.account import Account
+
+
+@dataclass(frozen=True)
+class BesideLog:
+    """What a broker would do to messages that it does not serve from the commit log at once, kind by kind."""
+
+    timer: tuple[dict[str, Any], ...] = ()
+    delays: tuple[dict[str, Any], ...] = ()
+    compaction: tuple[dict[str, Any], ...] = ()
+    in_use: bool = False
+    """Whether a broker runs on the store, to which another start does harm."""
+
+    @classmethod
+    def of(cls, opened: OpenedStore) -> Self:
+        """Look at a store."""
+        timer, delays, compaction = _timer_effects(opened), _delay_effects(opened), _compaction_effects(opened)
+        return cls(tuple(timer), tuple(delays), tuple(compaction), opened.in_use)
+
+    @property
+    def wrong_delays(self) -> list[dict[str, Any]]:
+        """Those of delay levels that are more than a note."""
+        return [effect for effect in self.delays if effect["severity"] != Severity.NOTE.value]
+
+    def repair(self, opened: OpenedStore) -> str | None:
+        """The command that repairs it, once nothing else is wrong."""
+        if opened.store.has_abort:
+            return None  # recover does all of it
+        if self.timer:
+            return REBUILD_TIMER
+        return REBUILD_DELAYS if self.wrong_delays else REBUILD_COMPACTION if self.compaction else None
+
+
+def _timer_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
+    """What is wrong with the timer, and what a broker makes of it, kind by kind."""
+    return _effects(timer_findings(opened.store, opened.rules, Account()))
+
+
+def _compaction_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
+    """The same of compacted topics."""
+    return _effects(compaction_findings(opened.store, opened.rules, Account()))
+
+
+def _effects(findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
+    of_kinds: dict[str, list[Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: finding.place):
+        if finding.severity is not Severity.NOTE:
+            of_kinds.setdefault(finding.id, []).append(finding)
+    for kind, of_kind in of_kinds.items():
+        count = sum(finding.count for finding in of_kind)
+        yield {"id": kind, "count": count, "message": of_kind[0].message, "brokers": _brokers(kind)}
+
+
+def _delay_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
+    """Levels of which a broker would deliver messages a second time, or never."""
+    for finding in sorted(delay_findings(opened.store, opened.rules), key=lambda finding: finding.place):
+        yield {
+            "id": finding.id,
+            "severity": finding.severity.value,
+            "level": (finding.queue_id or 0) + 1,
+            "count": finding.count,
+            "message": finding.message,
+            "brokers": _brokers(finding.id),
+        }
+
+
+def _brokers(kind: str) -> str:
+    return "; ".join(text for _, text in BY_ID[kind].brokers)
