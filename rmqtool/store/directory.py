@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.store.config.tiered import tiered_root
+from rmqtool.store.config.tiered import what_is_no_store
 from rmqtool.store.file_kinds import (
     FileKind,
     is_broker_directory,
@@ -356,13 +356,7 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
     files = {kind: tuple(entries) for kind, entries in entries_by_kind.items() if entries}
     files = {kind: known_files[kind] if known_files.get(kind) == files[kind] else files[kind] for kind in files}
     if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
-        tiered = tiered_root(view)
-        raise NotAStoreError(
-            f"{view.label}: {tiered} is the directory of a tiered store, which is read with the broker's store: name "
-            "the one whose config/tieredStoreMetadata.json tells of its segments"
-            if tiered is not None
-            else f"{view.label}: not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
-        )
+        raise NotAStoreError(f"{view.label}: {what_is_no_store(view)}")
     unknown = tuple(
         path
         for path in sorted({*walked.unknown_directories})

@@ -79,6 +79,21 @@ def is_coda(size: int, head: bytes) -> bool:
     return size == _CODA_SIZE and head[4:8] == _CODA_MAGIC
 
 
+def what_is_no_store(view: StoreView) -> str:
+    """What a directory is that holds no store of a broker, as a part of a sentence.
+
+    Raises:
+        UnreadableError: a directory in it may not be listed.
+    """
+    tiered = tiered_root(view)
+    if tiered is None:
+        return "not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
+    return (
+        f"{tiered} is the directory of a tiered store, which is read with the broker's store: name the one whose "
+        "config/tieredStoreMetadata.json tells of its segments"
+    )
+
+
 def tiered_root(view: StoreView) -> str | None:
     """The directory that a broker's class for files makes in the directory `tieredStoreFilePath`."""
     try:
