@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.log_digest import LogDigest
+from rmqtool.store.config.broker_conf import BrokerConf
 
 COUNT_WHOLE_LOG_UP_TO: Final = 8 << 30
 ARRAY_MAX: Final = (1 << 31) - 3
@@ -65,3 +66,26 @@ class ForecastOptions:
     def enters_index(self) -> bool:
         """Whether new entries of the index are looked at."""
         return self.index_enabled and self.count_index
+
+
+def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
+    """What the broker's properties file says of a start."""
+    options = ForecastOptions()
+    if conf is None:
+        return options
+    if conf.delay_levels:
+        options = replace(options, delays_ms=parse_delay_levels(conf.delay_levels))
+    return replace(
+        options,
+        message_index_safe=bool(conf.is_index_safe),
+        index_enabled=conf.has_index is not False,
+        recover_files_max=conf.recover_files_max,
+        check_physical_offset=bool(conf.checks_physical_offset),
+        check_crc=conf.checks_crc_on_recovery is not False,
+        record_crc=bool(conf.needs_record_crc),
+        recheck_queues=bool(conf.rechecks_queues),
+        multi_dispatch=conf.has_multi_dispatch is not False,
+        lmq=conf.has_light_queues is not False,
+        extensions=conf.has_queue_extension is not False,
+        is_slave=conf.broker_role == "SLAVE",
+    )

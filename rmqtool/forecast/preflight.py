@@ -6,13 +6,15 @@ were like the earlier broker in this alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from rmqtool.engine.reading.named_sizes import SIZES, renamed_sizes
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.changes import VERSION_CHANGES, ChangeHarm, VersionChange
+from rmqtool.engine.rules.settings import read_settings
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UnsupportedError
@@ -21,9 +23,11 @@ from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.result import Forecast
 from rmqtool.forecast.version_features import NOTHING, FeatureCount, FeatureSearch, count_features
 from rmqtool.scan.log import ScanOptions
+from rmqtool.store.config.broker_conf import BrokerConf
 from rmqtool.store.directory import Segment, Store
 
 SEVERAL: Final = "start.several-differences"
+OTHER_SIZES: Final = "settings.other-sizes"
 
 
 @dataclass(frozen=True)
@@ -103,13 +107,16 @@ def preflight(
     after: BrokerRules,
     options: ForecastOptions,
     forecasts: Mapping[str, Forecast],
+    conf: BrokerConf | None = None,
 ) -> Preflight:
     """Tell what changes, and why.
 
     Args:
+        store: as the later broker looks at it.
         before, after: the rules of the broker that the store comes from, and of the one that is to start on it.
-        options: what the broker's configuration says.
+        options: what the later broker's configuration says.
         forecasts: of the two versions, by version, as far as they could be made.
+        conf: the broker's properties file, as the later one reads it.
 
     Raises:
         UnreadableError: a file that is needed cannot be read.
@@ -119,7 +126,7 @@ def preflight(
     scan = ScanOptions(options.delays_ms, digest=options.digest)
     counts = count_features(search, {change.feature for change in concerned if change.feature is not None}, scan)
     starts = _Starts(store, before, after, options, forecasts.get(after.version))
-    reasons = []
+    reasons = [] if conf is None else list(starts.reasons_of_settings(conf))
     for change in concerned:
         count = counts[change.feature] if change.feature is not None else None
         if count is not None and not count.is_there:
@@ -164,13 +171,7 @@ class _Starts:
 
     def reason(self, change: VersionChange, count: FeatureCount) -> ChangeReason:
         """The reason with what it costs."""
-        start, without = self._start, self._without(change)
-        lost, prevents, unindexed = 0, False, 0
-        if start is not None and without is not None:
-            prevents = without.starts and not start.starts
-            if start.starts and without.starts:
-                lost = max(0, _lost(start) - _lost(without))
-                unindexed = max(0, start.unindexed_messages - without.unindexed_messages)
+        lost, prevents, unindexed = self._cost(self._without(change))
         command = change.command.format(to=self._after.version) if change.command is not None else None
         return ChangeReason(
             change.id,
@@ -187,6 +188,35 @@ class _Starts:
             change.way_around,
             command,
         )
+
+    def reasons_of_settings(self, conf: BrokerConf) -> Iterator[ChangeReason]:
+        """What the later broker reads otherwise, or not at all, in the properties file of the earlier one."""
+        was, settings = conf.read_as(read_settings(self._before)).settings(), conf.settings()
+        fields = [
+            name
+            for name in SIZES
+            if None is not getattr(was, name) != getattr(settings, name) == getattr(self._store.settings, name)
+        ]
+        if not fields:
+            return
+        sizes = {name: getattr(was, name) for name in fields}
+        like_before = replace(self._store, settings=replace(self._store.settings, **sizes))
+        unread = renamed_sizes(fields, conf, self._after)
+        lost, prevents, unindexed = self._cost(forecast_store(like_before, self._after, self._options))
+        yield ChangeReason(
+            OTHER_SIZES, None, None, None, conf.path, None, ChangeHarm.MEASURED.value, unread.why, lost, prevents,
+            unindexed, f"{unread.way_around[0].upper()}{unread.way_around[1:]}.", None,
+        )  # fmt: skip
+
+    def _cost(self, without: Forecast | None) -> tuple[int, bool, int]:
+        """What is lost, whether the start is prevented, and what is not indexed, only because of one difference."""
+        start = self._start
+        if start is None or without is None:
+            return 0, False, 0
+        if not (start.starts and without.starts):
+            return 0, without.starts and not start.starts, 0
+        unindexed = start.unindexed_messages - without.unindexed_messages
+        return max(0, _lost(start) - _lost(without)), False, max(0, unindexed)
 
     def is_worse(self, earlier: Forecast | None) -> bool:
         """Whether the later broker loses more than the earlier one, or does not start where that does."""

@@ -106,6 +106,17 @@ class Judge:
         answer: str = self.program.ask("oracle.messageId", host=host, physicalOffset=physical_offset)["messageId"]
         return answer
 
+    def setting_names(self) -> dict[str, dict[str, str]]:
+        """The settings of each class that has some, with the types that they are set by."""
+        return dict(self.program.ask("settings.names"))
+
+    def applied_settings(self, files: Iterable[bytes]) -> list[dict[str, Any]]:
+        """What each class holds once each properties file was applied; `refused` where Java does not load it."""
+        answers: list[dict[str, Any]] = self.program.ask(
+            "settings.applied", 300, files=[_base64(content) for content in files]
+        )["answers"]
+        return answers
+
     def _was_stuck(self) -> None:
         self._stuck = True
 

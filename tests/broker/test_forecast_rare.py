@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from rmqtool.commands.reading.forecast import forecast_options
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
-from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.options import ForecastOptions, forecast_options
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import SYS_FLAG_AT

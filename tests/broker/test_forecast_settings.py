@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rmqtool.commands.reading.forecast import forecast_options
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
+from rmqtool.forecast.options import forecast_options
 from rmqtool.forecast.result import Forecast
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT

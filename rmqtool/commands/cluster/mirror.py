@@ -16,6 +16,7 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.option_values import duration_s, is_duration
 from rmqtool.commands.options.output_files import demand_writable
+from rmqtool.commands.options.settings import refuse_bad_settings, refuse_unknown_settings
 from rmqtool.commands.options.store import (
     BrokerVersionOption,
     LogFileSizeOption,
@@ -27,6 +28,7 @@ from rmqtool.commands.options.store import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.append import writer_config
+from rmqtool.engine.rules.settings import read_settings
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.memory import settle
@@ -103,9 +105,10 @@ def mirror(
     Example: rmqtool mirror broker-a.example:10912 /backup/broker-a --build
     """
     address = parse_address(master)
-    properties = with_properties(None, config or [])
-    if properties.problems:
-        raise UsageError(properties.problems[0])
+    rules = rules_for(broker_version or NEWEST)
+    refuse_unknown_settings(config or (), "--config")
+    properties = with_properties(None, config or [], read_settings(rules))
+    refuse_bad_settings(properties, rules)
     sizes = file_sizes(log_file_size or properties.sizes.commitlog_file_size, None, None)
     limit, run_seconds = _until(until)
     _demand_sound(store, from_offset, sizes.commitlog_file_size, textfile)
@@ -121,7 +124,7 @@ def mirror(
             record_crc=properties.has_record_crc or False,
         ),
         look=_SettledSurvey(partial(survey_store, store, None, None, properties, sizes)),
-        rules=rules_for(broker_version or NEWEST),
+        rules=rules,
         config=writer_config.config_from(properties),
         file_size=sizes.commitlog_file_size,
         builds=build,

@@ -11,6 +11,7 @@ from rmqtool.commands.options.store import OpenedStore
 from rmqtool.commands.reading import forecast, verify_judgement
 from rmqtool.commands.reading.beside_log import BesideLog
 from rmqtool.engine.rules.versions import EXAMINED
+from rmqtool.forecast.options import forecast_options
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep
 from rmqtool.verdict.tally import FindingTally
@@ -62,7 +63,7 @@ def ask_of(
         take(finding)
 
     options = VerifyOptions(threads=thread_count())
-    answers = ask(opened.store, opened.rules, options, forecast.forecast_options(opened.conf), versions, count, names)
+    answers = ask(opened.store, opened.rules, options, forecast_options(opened.conf), versions, count, names)
     summary = answers.summary
     assessment, step = verify_judgement.judged(opened, line, tally, summary)
     checked = summary.as_json()

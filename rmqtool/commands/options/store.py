@@ -14,7 +14,10 @@ import typer
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.completion import decoders, versions, versions_or_all
 from rmqtool.commands.options.help_groups import OUTPUT, STORE
+from rmqtool.commands.options.settings import named_conf
+from rmqtool.engine.reading.named_sizes import UnreadSizes, unread_sizes
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.settings import read_settings, unread_settings, value_problems
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import NotAStoreError, RefusedError
 from rmqtool.evidence.location import BundleLocation, without_paths
@@ -22,8 +25,8 @@ from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.memory import settle
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
-from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf, with_properties
-from rmqtool.store.directory import Settings, Store, with_settings
+from rmqtool.store.config.broker_conf import BrokerConf
+from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
 from rmqtool.store.log_owner import ForeignDirectory, foreign_directory
@@ -160,8 +163,25 @@ class OpenedStore:
     conf: BrokerConf | None
     is_version_known: bool = True
     """Whether a person or the files tell the version: a repair does not guess it."""
+    given: frozenset[str] = frozenset()
+    """Fields of the store's settings that a person gave, which go before those of the properties file."""
     foreign: ForeignDirectory | None = None
     """A directory in which files of the store are looked for, and which is another store's; see `foreign_directory`."""
+
+    def at(self, rules: BrokerRules) -> OpenedStore:
+        """The same store as a broker of another version looks at it: by those settings that this version reads."""
+        if self.conf is None:
+            return replace(self, rules=rules)
+        conf = self.conf.read_as(read_settings(rules))
+        before, after, settings = vars(self.conf.settings()), vars(conf.settings()), self.store.settings
+        changed = {name: value for name, value in after.items() if value != before[name] and name not in self.given}
+        if not changed:
+            return replace(self, rules=rules, conf=conf)
+        settings = replace(settings, **changed)
+        is_log_elsewhere = settings.log_directories != self.store.settings.log_directories
+        view = self.store.view
+        store = survey(view, settings, self.store) if is_log_elsewhere else replace(self.store, settings=settings)
+        return replace(self, rules=rules, conf=conf, store=store)
 
     @property
     def _is_database_passed_over(self) -> bool:
@@ -176,14 +196,30 @@ class OpenedStore:
         view = self.store.view
         return isinstance(view, DirectoryView) and lock_of(StoreLocation(view.root), self.store, self.foreign).is_in_use
 
+    @property
+    def unread_sizes(self) -> UnreadSizes | None:
+        """The settings that give the files their size, and that this version does not read."""
+        return unread_sizes(self.store, self.conf, self.rules)
+
+    def demand_read_sizes(self) -> None:
+        """Refuse to fit files to a size that the broker has only because it does not read the name of theirs.
+
+        Raises:
+            RefusedError: it does not.
+        """
+        if (unread := self.unread_sizes) is not None:
+            raise RefusedError(f"{self.store.view.label}: {unread}")
+
     def tell(self, messages: Messages) -> None:
         """Say what a person should know about how the store was opened."""
         if self.rules.note is not None:
             messages.warn(self.rules.note)
-        for problem in self.conf.problems if self.conf is not None else ():
-            messages.warn(problem)
         if self.foreign is not None:
             messages.warn(f"{self.foreign.reason}: the files that are read in {self.foreign.path} are not this store's")
+        if self.conf is not None:
+            problems = (*unread_settings(self.conf.properties, self.rules), *value_problems(self.conf, self.rules))
+            for problem in problems:
+                messages.warn(f"{self.conf.path}: {problem}")
         if self._is_database_passed_over and self.conf is not None:
             messages.warn(
                 f"{self.conf.path}: does not set storeType, so the broker keeps consume queues in files and does not "
@@ -204,6 +240,13 @@ class StoreOptions:
     sizes: Settings | None = None
     properties: tuple[str, ...] = ()
     """Settings that go before those of the broker's properties file, each as KEY=VALUE."""
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The fields of `Settings` that a person gave."""
+        named = {**vars(self.sizes or Settings()), "index_slot_count": self.index_slots}
+        sizes = {name for name, value in named.items() if name.endswith(("_size", "_count")) and value}
+        return frozenset(sizes | ({"commitlog_directories"} if self.commitlog else set()))
 
     @property
     def are_empty(self) -> bool:
@@ -232,27 +275,29 @@ def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
     options = _with_bundle(place, options) if isinstance(place, BundleLocation) else options
     refuse_bundle(place if isinstance(place, Path) else place.path)
     rules = rules_for(options.broker_version) if options.broker_version is not None else None
-    if isinstance(place, BundleLocation) and options.broker_conf is None and place.properties is not None:
-        conf: BrokerConf | None = broker_conf(without_paths(place.properties))
-    else:
-        conf = read_broker_conf(options.broker_conf) if options.broker_conf is not None else None
-    conf = with_properties(conf, options.properties) if options.properties else conf
+    recorded = place.properties if isinstance(place, BundleLocation) else None
+    shown = without_paths(recorded) if recorded is not None else None
+    conf = named_conf(options.broker_conf, options.properties, read_settings(rules), shown)
     store = survey_store(place, options.commitlog, options.index_slots, conf, options.sizes)
     foreign = None
     if isinstance(store.view, DirectoryView):
         directories = store.settings.commitlog_directories
         foreign = foreign_directory(store.view.root, directories, conf, is_log_named=bool(options.commitlog))
     if rules is not None:
-        return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf, foreign=foreign)
+        chosen = "chosen with --broker-version"
+        return OpenedStore(store, rules, None, (), chosen, conf, given=options.given, foreign=foreign)
     from rmqtool.engine.reading.version_evidence import infer_version
 
-    releases = infer_version(store)
+    releases = infer_version(store, conf)
     if releases is not None:
+        inferred, evidence, version = str(releases), releases.evidence, releases.rules
         chosen = f"as the store fits {releases}"
-        rules = rules_for(releases.rules)
-        return OpenedStore(store, rules, str(releases), releases.evidence, chosen, conf, foreign=foreign)
-    chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
-    return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf, is_version_known=False, foreign=foreign)
+    else:
+        inferred, evidence, version = None, (), NEWEST
+        chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
+    rules, is_known = rules_for(version), releases is not None
+    opened = OpenedStore(store, rules, inferred, evidence, chosen, conf, is_known, options.given, foreign)
+    return opened.at(rules)
 
 
 def refuse_bundle(path: Path | None) -> None:

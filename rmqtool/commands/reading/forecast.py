@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
@@ -39,15 +39,13 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
-from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.options import forecast_options
 from rmqtool.forecast.preflight import preflight
 from rmqtool.forecast.result import Forecast, side_harms
 from rmqtool.forecast.unsimulated import unsimulated_settings
-from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.scan.log_digest import LogDigest
-from rmqtool.store.config.broker_conf import BrokerConf
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
@@ -153,8 +151,9 @@ def _show_preflight(
     earlier, later = asked.pair(opened)
     forecasts = forecasts_of(opened, (earlier.version, later.version), messages)
     by_version = {forecast.broker_version: forecast for forecast in forecasts}
-    checked = preflight(opened.store, earlier, later, forecast_options(opened.conf), by_version)
-    target = replace(opened, rules=later)
+    target = opened.at(later)
+    options = forecast_options(target.conf)
+    checked = preflight(target.store, earlier, later, options, by_version, target.conf)
     effects = replace(beside := BesideLog.of(target), in_use=False)  # which is stopped before the upgrade
     judged = [by_version[later.version]] if later.version in by_version else []
     assessment = with_preflight(forecast_assessment(target, lines.own, judged, effects), checked)
@@ -183,15 +182,20 @@ def forecasts_of(
         digest: what is known of the log already.
         count_index: whether to tell what the index would lack, which reads the log for each way to enter keys.
     """
-    options = replace(forecast_options(opened.conf), digest=digest, count_index=count_index)
     forecasts: list[Forecast] = []
-    shared = None if len(versions) == 1 else SharedStarts()
+    shared_by_settings: dict[Hashable, SharedStarts] = {}
     with messages.progress("forecast", unit="version") as progress:
         for number, version in enumerate(versions):
             progress.show(number, len(versions))
             progress.next(f"forecast of {version}")
+            asked = opened.at(rules_for(version))
+            options = replace(forecast_options(asked.conf), count_index=count_index)
+            shared = shared_by_settings.setdefault((asked.store.settings, options), SharedStarts())
+            options = replace(options, digest=digest if asked.store is opened.store else None)
             try:
-                forecasts.append(forecast_store(opened.store, rules_for(version), options, shared))
+                forecasts.append(
+                    forecast_store(asked.store, asked.rules, options, None if len(versions) == 1 else shared)
+                )
             except UnsupportedError as error:
                 messages.warn(f"{version}: {error}")
             except UnreadableError:
@@ -199,29 +203,6 @@ def forecasts_of(
                     raise
                 break  # for every version: the verdict names what this user may not read
     return forecasts
-
-
-def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
-    """What the broker's properties file says of a start."""
-    options = ForecastOptions()
-    if conf is None:
-        return options
-    if conf.delay_levels:
-        options = replace(options, delays_ms=parse_delay_levels(conf.delay_levels))
-    return replace(
-        options,
-        message_index_safe=bool(conf.is_index_safe),
-        index_enabled=conf.has_index is not False,
-        recover_files_max=conf.recover_files_max,
-        check_physical_offset=bool(conf.checks_physical_offset),
-        check_crc=conf.checks_crc_on_recovery is not False,
-        record_crc=bool(conf.needs_record_crc),
-        recheck_queues=bool(conf.rechecks_queues),
-        multi_dispatch=conf.has_multi_dispatch is not False,
-        lmq=conf.has_light_queues is not False,
-        extensions=conf.has_queue_extension is not False,
-        is_slave=conf.broker_role == "SLAVE",
-    )
 
 
 def forecast_assessment(

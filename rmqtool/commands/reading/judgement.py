@@ -17,6 +17,7 @@ from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment
 
 if TYPE_CHECKING:
+    from rmqtool.engine.reading.named_sizes import UnreadSizes
     from rmqtool.engine.rules.broker_rules import BrokerRules
     from rmqtool.store.directory import Store
 
@@ -33,6 +34,10 @@ class JudgedStore(Protocol):
     @property
     def is_version_known(self) -> bool:
         """Whether a person or the files tell the version: a repair does not guess it."""
+
+    @property
+    def unread_sizes(self) -> UnreadSizes | None:
+        """The settings that give the files their size, and that the version does not read."""
 
 
 def assessment_of(
@@ -69,6 +74,8 @@ def unknown_to_repair(
     store = opened.store
     if not opened.is_version_known:
         yield "nothing in the store shows its broker version; add --broker-version X.Y.Z"
+    if (unread := opened.unread_sizes) is not None:
+        yield str(unread)
     try:
         demand_shown_size(store)
         # Late, for repairs bring numpy with them, which `info` must not wait for.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.reading.verify_judgement import exit_code_of, judged, repair_command
+from rmqtool.engine.reading.named_sizes import UnreadSizes
 from rmqtool.engine.reading.version_evidence import infer_version
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import NEWEST, rules_for
@@ -50,6 +51,8 @@ class CheckedStore:
     store: Store
     rules: BrokerRules
     is_version_known: bool
+    unread_sizes: UnreadSizes | None = None
+    """None, for a file of settings is of one broker, and these are stores of many."""
 
 
 @dataclass(frozen=True)

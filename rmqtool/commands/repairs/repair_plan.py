@@ -25,7 +25,6 @@ from rmqtool.commands.options.store import (
     open_store,
     refuse_bundle,
 )
-from rmqtool.commands.reading.forecast import forecast_options
 from rmqtool.commands.repairs.consent import demand_consent, plan_with_sizes
 from rmqtool.commands.repairs.plan_judgement import (
     ending,
@@ -40,6 +39,7 @@ from rmqtool.commands.repairs.saved_plan import save_plan
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UnreadableError
+from rmqtool.forecast.options import forecast_options
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.memory import memory_budget
 from rmqtool.repair.machine.apply import Applied, apply_plan
@@ -166,6 +166,7 @@ def opened_for_repair(
             "The store does not show its broker version. Which version is it", default=NEWEST, err=True
         )
         opened = open_store(request.store, replace(options, broker_version=asked))
+    opened.demand_read_sizes()
     if session is not None:
         session.places = places_of(request, opened.store)
     if request.looks_at_files_for_queues:
@@ -237,6 +238,7 @@ def preview(run: RepairRun, planner: Planner) -> dict[str, Any]:
     demand_free(request.store, places.outer_logs)
     _demand_settled(request, places)
     _demand_version(request, opened)
+    opened.demand_read_sizes()
     with _staging(None) as staging:
         return _planned(run, planner, places, staging, may_ask=False).as_json()
 

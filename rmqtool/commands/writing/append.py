@@ -18,6 +18,7 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.option_values import pairs
+from rmqtool.commands.options.settings import refuse_bad_settings, refuse_unknown_settings
 from rmqtool.commands.options.store import (
     FormatOption,
     StoreOptions,
@@ -37,6 +38,7 @@ from rmqtool.engine.append.store_writer import CrashStep, StoreWriter
 from rmqtool.engine.append.validation import queue_refusal
 from rmqtool.engine.append.writer_config import Slave, WriterConfig, config_from
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.settings import read_settings
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.report.rows import RowBlock
@@ -214,7 +216,7 @@ def append(
     messages = messages_of(context)
     first, new_messages = _peeked(new_messages)
     place = _Place(
-        store, store_options, _conf(store_options.broker_conf, settings or []), request.asks_broker, after_crash,
+        store, store_options, _conf(store_options, settings or []), request.asks_broker, after_crash,
         frozenset(batch_topics or ()), slave, None if source is not None or request.asks_broker else first,
     )  # fmt: skip
     with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
@@ -343,15 +345,18 @@ def _block(results: Sequence[PutResult], rules: BrokerRules, fields: tuple[str, 
     return RowBlock(len(results), fields, column)
 
 
-def _conf(path: Path | None, settings: list[str]) -> BrokerConf | None:
+def _conf(options: StoreOptions, settings: list[str]) -> BrokerConf | None:
     """The broker's settings: those of its file, and those that were named, which go before."""
+    path, version = options.broker_conf, options.broker_version
     if path is None and not settings:
         return None
-    properties = dict(read_broker_conf(path).properties) if path is not None else {}
-    properties |= pairs(settings, "--set")
-    conf = broker_conf(properties, str(path) if path is not None else "--set")
-    if conf.problems:
-        raise UsageError(conf.problems[0])
+    named = dict(pairs(settings, "--set"))
+    refuse_unknown_settings(settings)
+    rules = rules_for(version) if version is not None else None
+    reads = read_settings(rules)
+    properties = dict(read_broker_conf(path, reads).properties) if path is not None else {}
+    conf = broker_conf(properties | named, str(path) if path is not None else "--set", reads)
+    refuse_bad_settings(conf, rules)
     return conf
 
 

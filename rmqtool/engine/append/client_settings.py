@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rmqtool.engine.append.message import DEFAULT_STORE_HOST
-from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.broker_conf import BrokerConf
 
 
@@ -43,15 +42,15 @@ class ClientSettings:
 
 def client_settings(conf: BrokerConf | None, store_host: bytes = DEFAULT_STORE_HOST) -> ClientSettings:
     """What a broker's properties file says; the defaults for what it does not say, or says in no form Java reads."""
-    properties = conf.properties if conf is not None else {}
+    known = conf or BrokerConf("", {})
 
     def number(name: str, default: int) -> int:
-        text = properties.get(name, "").strip()
-        value = int(text) if text.lstrip("+-").isdecimal() and text.isascii() and len(text) <= 20 else default
-        return value if abs(value) <= JAVA_LONG_MAX else default
+        value = known.number(name, 64)
+        return default if value is None else value
 
     def flag(name: str, *, default: bool) -> bool:
-        return properties[name].strip().lower() == "true" if name in properties else default
+        value = known.flag(name)
+        return default if value is None else value
 
     defaults = ClientSettings()
     return ClientSettings(
@@ -63,9 +62,9 @@ def client_settings(conf: BrokerConf | None, store_host: bytes = DEFAULT_STORE_H
         has_cluster_topic=flag("clusterTopicEnable", default=True),
         has_broker_topic=flag("brokerTopicEnable", default=True),
         rejects_transactions=flag("rejectTransactionMessage", default=False),
-        cluster=properties.get("brokerClusterName") or defaults.cluster,
-        broker=properties.get("brokerName") or None,
-        region=properties.get("regionId") or defaults.region,
+        cluster=known.text("brokerClusterName") or defaults.cluster,
+        broker=known.text("brokerName") or None,
+        region=known.text("regionId") or defaults.region,
         traces=flag("traceOn", default=True),
         store_host=store_host,
         transaction_timeout_ms=number("transactionTimeOut", defaults.transaction_timeout_ms),

@@ -126,7 +126,7 @@ def config_from(conf: BrokerConf) -> WriterConfig:
 
 
 def _unsupported(conf: BrokerConf) -> Iterator[tuple[str, str]]:
-    if conf.properties.get("enableControllerMode", "").lower() == "true":
+    if conf.flag("enableControllerMode"):
         yield "enableControllerMode=true", "the result of a put in such a broker depends on its controller"
     if conf.store_type not in (None, "default"):
         yield f"storeType={conf.store_type}", "rmqtool does not write consume queues in RocksDB"
@@ -135,15 +135,12 @@ def _unsupported(conf: BrokerConf) -> Iterator[tuple[str, str]]:
 
 
 def _replication(conf: BrokerConf) -> Replication:
-    def flag(name: str) -> bool:
-        return conf.properties.get(name, "").lower() == "true"
-
     return Replication(
         role=conf.broker_role or "ASYNC_MASTER",
         in_sync_replicas=_number(conf, "inSyncReplicas") or 1,
         in_sync_replicas_min=_number(conf, "minInSyncReplicas") or 1,
-        adapts=flag("enableAutoInSyncReplicas"),
-        acts_for_master=flag("enableSlaveActingMaster"),
+        adapts=bool(conf.flag("enableAutoInSyncReplicas")),
+        acts_for_master=bool(conf.flag("enableSlaveActingMaster")),
         duplicates=bool(conf.is_duplication_on),
     )
 
@@ -155,6 +152,6 @@ def _disk_ratio(conf: BrokerConf) -> float | None:
 
 
 def _number(conf: BrokerConf, name: str) -> int | None:
-    """A number of ten digits at most; None for what is not there, or no number."""
-    text = conf.properties.get(name, "").strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 10 else None
+    """A number that is not negative; None for what is not there, or no number."""
+    number = conf.number(name, 64)
+    return number if number is not None and number >= 0 else None

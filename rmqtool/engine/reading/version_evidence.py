@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
+from rmqtool.engine.reading.named_sizes import are_sizes_of, shown_sizes
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
@@ -21,6 +22,7 @@ from rmqtool.formats import index, properties, system_flag
 from rmqtool.formats.abort import parse_abort
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
 from rmqtool.formats.record_crc import record_crc_matches
+from rmqtool.store.config.broker_conf import BrokerConf
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.index_file import IndexFile
@@ -56,10 +58,13 @@ class VersionRange(NamedTuple):
         return self.first if self.first == self.last else f"{self.first} to {self.last}"
 
 
-def infer_version(store: Store) -> VersionRange | None:
+def infer_version(store: Store, conf: BrokerConf | None = None) -> VersionRange | None:
     """The broker releases that fit what lies in a store; None where nothing shows a version.
 
     What cannot be read shows nothing.
+
+    Args:
+        conf: the broker's settings, of which each version reads those that it has.
     """
     all_evidence: list[Evidence] = []
     with OpenFiles(store.view) as files:
@@ -69,6 +74,9 @@ def infer_version(store: Store) -> VersionRange | None:
                 all_evidence += look(store, log, files)
             except UnreadableError:
                 continue
+    if conf is not None and conf.is_whole:
+        fits = partial(are_sizes_of, shown_sizes(store), conf)
+        all_evidence.append(Evidence(f"the files have the sizes that {conf.path} gives them", fits, is_certain=False))
     fitting = list(SUPPORTED_RULES)
     sentences: list[str] = []
     for evidence in sorted(all_evidence, key=lambda one: not one.is_certain):

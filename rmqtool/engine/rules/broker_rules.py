@@ -30,6 +30,12 @@ class BrokerRules:
     note: str | None = None
     """A sentence for the person where the version is not one that the description was made from."""
 
+    # Settings; which names a version reads is in `settings`
+    trims_settings: bool = False
+    """Blanks around a text are none of it."""
+    log_is_below_root: bool = False
+    """A commit log without a path of its own lies in `storePathRootDir`; else in `store/` in the home of its user."""
+
     # Loading files
     size_mismatch: SizeMismatch = SizeMismatch.IGNORE_REST
     skips_directories: bool = False

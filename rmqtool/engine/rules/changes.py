@@ -357,6 +357,7 @@ _REQUESTS: Final = (
 )  # fmt: skip
 _NEW_MESSAGES: Final = "decides how new messages are stored"
 _ANSWERS: Final = "decides how a question is answered, not which messages there are"
+_SETTINGS: Final = "decides where a broker looks, which its properties file shows for each version"
 _OWN_FILES: Final = "decides what a broker writes for itself"
 WITHOUT_REASON: Final = MappingProxyType(
     {
@@ -373,6 +374,8 @@ WITHOUT_REASON: Final = MappingProxyType(
         "rocksdb_time_beyond_ends": _ANSWERS,
         "extra_files_per_pull": _ANSWERS,
         "pull_bytes_max": _ANSWERS,
+        "trims_settings": _SETTINGS,
+        "log_is_below_root": _SETTINGS,
         "overflow_restarts_at_zero": _ANSWERS,
         "limits_before_skipping": _ANSWERS,
         "log_offset_check_option": "an option that is off unless somebody sets it",

@@ -55,7 +55,7 @@ _CHANGES: Final = (
         batch_properties=BatchProperties.SEPARATED,
         multi_dispatch=MultiDispatch.ANY_QUEUE,
     ),
-    _since("4.9.4", compression_types=True, overflow_restarts_at_zero=False),
+    _since("4.9.4", compression_types=True, overflow_restarts_at_zero=False, log_is_below_root=True),
     _since(
         "5.0.0",
         schedule_loaded_after_recovery=False,
@@ -103,6 +103,7 @@ _CHANGES: Final = (
     _since("5.1.4", rocksdb_config=True),
     _since(
         "5.2.0",
+        trims_settings=True,
         trailing_separator=True,
         record_crc=True,
         drops_pop_checkpoint=True,
@@ -196,6 +197,18 @@ def parse_version(text: str) -> tuple[int, int, int]:
     if match is None:
         raise UsageError(f"not a broker version: {text!r} (expected three numbers like {NEWEST})")
     return int(match[1]), int(match[2]), int(match[3])
+
+
+def is_between(version: str, first: str, last: str | None) -> bool:
+    """Whether a version lies in a range of releases; None for one without an end.
+
+    One that lies between the last release of the range and the next one is like the last.
+    """
+    numbers = parse_version(version)
+    if last is not None:
+        later = [release for release in SUPPORTED if parse_version(release) > parse_version(last)]
+        return parse_version(first) <= numbers and (not later or numbers < parse_version(later[0]))
+    return parse_version(first) <= numbers
 
 
 def nearest_releases(version: str, releases: tuple[str, ...] = SUPPORTED) -> tuple[str, ...]:

@@ -1,25 +1,30 @@
-"""Reads a broker's own properties file: where its store lies, how large its files are, which flags shape them.
+"""A broker's own properties file: where its store lies, how large its files are, which flags shape them.
 
 Broker: `BrokerStartup` (loads it with `java.util.Properties`), `MixAll#properties2Object`, `MessageStoreConfig`.
 
-Nothing is expanded: neither `$HOME` nor `${user.home}` means anything to the broker inside such a file. A number that
-Java does not parse is skipped by the broker, and here, with a sentence in `problems`.
+Nothing is expanded: neither `$HOME` nor `${user.home}` means anything to the broker inside such a file. Which names a
+version reads, and how, is `ReadSettings`; the versions' own are in `engine/rules/settings`.
 """
 
 from __future__ import annotations
 
 import posixpath
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.formats.java_properties import (
+    MalformedEscapeError,
+    java_trim,
+    parse_java_boolean,
+    parse_java_integer,
+    parse_properties,
+)
 from rmqtool.store.directory import Settings
 from rmqtool.store.queue_roles import QueueRoles
-from rmqtool.store.relaxed_json import join_surrogates
 from rmqtool.store.source import FileSource, read_range
 
 SIZE_MAX: Final = 1 << 20
@@ -27,15 +32,12 @@ SIZE_MAX: Final = 1 << 20
 PATH_SPLITTER: Final = ","
 """Between the paths of a commitlog that lies on several disks (system property `rocketmq.broker.multiPathSplitter`)."""
 
-_SEPARATOR: Final = re.compile(r"((?:[^\\:= \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)\Z", re.DOTALL)
-_ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
-_ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_JAVA_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
-
 _IN_ROCKSDB: Final = "defaultrocksdb"
 _SIDES: Final = {"default": "file", _IN_ROCKSDB: "rocksdb"}
 _SIDE_ROLES: Final = ("combineCQPreferCQType", "combineAssignOffsetCQType")
-_INTEGERS: Final = {
+_SIZES: Final = {
+    "mapedFileSizeCommitLog": "commitlog_file_size",
+    "mapedFileSizeConsumeQueue": "consumequeue_file_size",
     "mappedFileSizeCommitLog": "commitlog_file_size",
     "mappedFileSizeConsumeQueue": "consumequeue_file_size",
     "mappedFileSizeConsumeQueueExt": "extension_file_size",
@@ -67,12 +69,34 @@ _FLAGS: Final = {
 
 
 @dataclass(frozen=True)
+class ReadSettings:
+    """How a broker version reads its settings. The defaults are for who does not know the version.
+
+    Attributes:
+        names: of the settings that it has; None for those of any version.
+        trims_texts: whether blanks around a text are none of it; numbers and truth values are never trimmed.
+        splits_log_paths: whether `storePathCommitLog` may name several directories; else it is one, commas included.
+        log_is_below_root: whether the log without a path of its own lies below `storePathRootDir`; else it lies below
+            the home of the broker's user, wherever the rest is.
+    """
+
+    names: Collection[str] | None = None
+    trims_texts: bool = True
+    splits_log_paths: bool = True
+    log_is_below_root: bool = True
+
+
+ANY_VERSION: Final = ReadSettings()
+
+
+@dataclass(frozen=True)
 class BrokerConf:
     """What a broker's properties file says; None where it says nothing, so that the broker's default holds."""
 
     path: str
     properties: Mapping[str, str]
-    """All of it, as Java reads it."""
+    """All of it, as Java reads it, whether the version has such a setting or not."""
+    reads: ReadSettings = ANY_VERSION
     store_root: str | None = None
     commitlog_paths: tuple[str, ...] = ()
     """As written: the commitlog's directories, those that are read only at the end."""
@@ -98,9 +122,29 @@ class BrokerConf:
     keeps_light_queues_in_rocksdb: bool | None = None
     has_timer: bool | None = None
     has_transient_pool: bool | None = None
-    problems: tuple[str, ...] = ()
+    odd_sizes: tuple[str, ...] = ()
+    """Names of sizes that the broker takes as they are, and of which no file can be."""
     is_whole: bool = True
     """Whether the broker's defaults hold for what it does not say."""
+
+    def text(self, name: str) -> str | None:
+        """A setting as the version reads it; None where it is not there, or the version has no such setting."""
+        if name not in self.properties or (self.reads.names is not None and name not in self.reads.names):
+            return None
+        value = self.properties[name]
+        return java_trim(value) if self.reads.trims_texts else value
+
+    def flag(self, name: str) -> bool | None:
+        """The same of a truth value, for which Java takes every text."""
+        return parse_java_boolean(self.properties[name]) if self.text(name) is not None else None
+
+    def number(self, name: str, bits: int = 32) -> int | None:
+        """The same of a number; None also where Java does not parse it, so that the broker's default holds."""
+        return parse_java_integer(self.properties[name], bits) if self.text(name) is not None else None
+
+    def read_as(self, reads: ReadSettings) -> BrokerConf:
+        """The same file as another version reads it."""
+        return replace(broker_conf(self.properties, self.path, reads), is_whole=self.is_whole)
 
     def settings(self) -> Settings:
         """What of it a survey needs.
@@ -118,10 +162,10 @@ class BrokerConf:
             commitlog_directories=(*plain, *of_dledger),
             makes_index=self.has_index,
             uses_dledger=self.is_dledger,
-            dledger_id=self.properties.get("dLegerSelfId") if self.is_dledger else None,
+            dledger_id=self.text("dLegerSelfId") if self.is_dledger else None,
             dledger_directories=(*of_dledger,),
             runs_timer=self.has_timer is not False,
-            defaults_hold=self.is_whole,
+            defaults_hold=self.is_whole and not self.odd_sizes,
             queue_kind=self._queue_kind,
             queue_roles=self._queue_roles,
         )
@@ -129,14 +173,14 @@ class BrokerConf:
     @property
     def recover_files_max(self) -> int | None:
         """`commitLogRecoverMaxNum`: files from the log's end in which recovery looks for its start."""
-        value = self.properties.get("commitLogRecoverMaxNum", "")
-        return int(value) if _JAVA_INTEGER.match(value) and 0 < int(value) < 1 << 31 else None
+        count = self.number("commitLogRecoverMaxNum")
+        return count if count is not None and count > 0 else None
 
     @property
     def _dledger_paths(self) -> tuple[str, ...]:
         """Where DLedger keeps its data if not in `dledger-ID/data`; read-only paths count beside several others."""
-        value = self.properties.get("storePathDLedgerCommitLog", "").strip() if self.is_dledger else ""
-        read_only = self.properties.get("readOnlyCommitLogStorePaths", "").strip() if PATH_SPLITTER in value else ""
+        value = java_trim(self.text("storePathDLedgerCommitLog") or "") if self.is_dledger else ""
+        read_only = java_trim(self.text("readOnlyCommitLogStorePaths") or "") if PATH_SPLITTER in value else ""
         return tuple(path for text in (value, read_only) for path in text.split(PATH_SPLITTER) if path)
 
     @property
@@ -153,59 +197,65 @@ class BrokerConf:
         """What each side is for where queues are written to both."""
         if self._queue_kind != "mixed":
             return None
-        reads, assigns = (
-            _SIDES.get(kind := self.properties.get(name, "default").lower(), kind) for name in _SIDE_ROLES
-        )
+        reads, assigns = (_SIDES.get(kind := (self.text(name) or "default").lower(), kind) for name in _SIDE_ROLES)
         return QueueRoles(reads, assigns, bool(self.keeps_light_queues_in_rocksdb))
 
 
-def read_broker_conf(path: Path) -> BrokerConf:
+def read_broker_conf(path: Path, reads: ReadSettings = ANY_VERSION) -> BrokerConf:
     """Read a broker's properties file.
 
     Raises:
-        UnreadableError: it is missing, may not be read, or is too large to be one.
+        UnreadableError: it is missing, may not be read, is too large to be one, or is none that Java reads.
     """
     with FileSource.open(path) as source:
         if source.size > SIZE_MAX:
             raise UnreadableError(f"{path}: {source.size} bytes are too many for a broker's properties file")
         content = read_range(source, 0, source.size)
-    return broker_conf(parse_properties(content), str(path))
+    try:
+        return broker_conf(parse_properties(content), str(path), reads)
+    except MalformedEscapeError as error:
+        raise UnreadableError(
+            f"{path}: no broker starts with this file, for Java refuses all of it: {error} lacks hexadecimal digits"
+        ) from error
 
 
-def broker_conf(properties: Mapping[str, str], path: str = "broker.conf") -> BrokerConf:
+def broker_conf(
+    properties: Mapping[str, str], path: str = "broker.conf", reads: ReadSettings = ANY_VERSION
+) -> BrokerConf:
     """Properties in the words of this package."""
-    problems: list[str] = []
-    numbers: dict[str, int] = {}
-    for key, name in _INTEGERS.items():
-        if key not in properties:
+    conf = BrokerConf(path, properties, reads)
+    numbers, odd_sizes = {}, []
+    for key, name in _SIZES.items():
+        number = conf.number(key)
+        if number is None:
             continue
-        value = properties[key]
-        number = int(value) if _JAVA_INTEGER.match(value) else 0
-        if (key, number) == ("maxIndexNum", 1):
-            problems.append(f"{path}: {key}={value!r} leaves no room for an entry after the unused first one; ignored")
-        elif 0 < number < 1 << 31:
-            numbers[name] = number
+        if number < (2 if key == "maxIndexNum" else 1):  # the first entry of an index file is never used
+            odd_sizes.append(key)
         else:
-            problems.append(f"{path}: {key}={value!r} is not a size; the broker uses its default")
+            numbers[name] = number
     if size := numbers.get("consumequeue_file_size"):
-        numbers["consumequeue_file_size"] = -(-size // UNIT_SIZE) * UNIT_SIZE
-    flags = {name: properties[key].lower() == "true" for key, name in _FLAGS.items() if key in properties}
-    configuration = BrokerConf(
-        path,
-        properties,
-        store_root=properties.get("storePathRootDir") or None,
-        commitlog_paths=_commitlog_paths(properties),
-        sizes=_sizes(numbers),
-        delay_levels=properties.get("messageDelayLevel"),
-        store_type=properties.get("storeType"),
-        broker_role=properties.get("brokerRole"),
-        flush_disk_type=properties.get("flushDiskType"),
-        problems=tuple(problems),
+        numbers["consumequeue_file_size"] = min(-(-size // UNIT_SIZE) * UNIT_SIZE, (1 << 31) - 1)
+    flags = {name: value for key, name in _FLAGS.items() if (value := conf.flag(key)) is not None}
+    configuration = replace(
+        conf,
+        store_root=conf.text("storePathRootDir") or None,
+        commitlog_paths=_commitlog_paths(conf),
+        sizes=Settings(**numbers),  # type: ignore[arg-type]
+        delay_levels=conf.text("messageDelayLevel"),
+        store_type=conf.text("storeType"),
+        broker_role=conf.text("brokerRole"),
+        flush_disk_type=conf.text("flushDiskType"),
+        odd_sizes=tuple(odd_sizes),
     )
     return replace(configuration, **flags)  # type: ignore[arg-type]
 
 
-def with_properties(conf: BrokerConf | None, texts: Sequence[str]) -> BrokerConf:
+def setting_of_size(field: str, names: Collection[str]) -> str:
+    """Of some names the one of the setting that gives a size, one of the fields of `Settings`."""
+    return next(name for name, named in reversed(_SIZES.items()) if named == field and name in names)
+
+
+def with_properties(conf: BrokerConf | None, texts: Sequence[str], reads: ReadSettings = ANY_VERSION) -> BrokerConf:
     """A configuration with some settings, each KEY=VALUE, that go before its own.
 
     Raises:
@@ -217,66 +267,18 @@ def with_properties(conf: BrokerConf | None, texts: Sequence[str]) -> BrokerConf
         if not separator or not key.strip():
             raise UsageError(f"--set {text}: not KEY=VALUE")
         properties[key.strip()] = value.strip()
-    changed = broker_conf(properties, conf.path if conf is not None else "--set")
+    changed = broker_conf(properties, conf.path if conf is not None else "--set", reads)
     return changed if conf is not None else replace(changed, is_whole=False)
 
 
-def parse_properties(content: bytes) -> dict[str, str]:
-    """Properties as `java.util.Properties#load` reads them from a stream: Latin-1; of equal keys the last counts."""
-    properties: dict[str, str] = {}
-    for line in _logical_lines(content.decode("latin-1")):
-        match = _SEPARATOR.match(line)
-        if match:
-            properties[_unescape(match[1])] = _unescape(match[2])
-    return properties
-
-
-def _logical_lines(text: str) -> list[str]:
-    """Lines with comments left out and continued ones joined: a line continues after an odd number of backslashes."""
-    lines: list[str] = []
-    continued: list[str] | None = None
-    for natural in re.split(r"\r\n|\r|\n", text):
-        line = natural.lstrip(" \t\f")
-        if continued is None and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        parts = continued if continued is not None else []
-        if backslashes % 2:
-            parts.append(line[:-1])
-            continued = parts
-        else:
-            parts.append(line)
-            lines.append("".join(parts))
-            continued = None
-    if continued is not None:
-        lines.append("".join(continued))
-    return lines
-
-
-def _unescape(text: str) -> str:
-    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2]), text)
-    return join_surrogates(plain)
-
-
-def _commitlog_paths(properties: Mapping[str, str]) -> tuple[str, ...]:
-    named = [properties.get(key, "") for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths")]
-    if not named[0] and named[1]:  # without a path of its own the log lies in its usual place
-        named[0] = posixpath.join(properties.get("storePathRootDir", ""), "commitlog")
-    return tuple(path for value in named for part in value.split(PATH_SPLITTER) if (path := part.strip()))
-
-
-def _sizes(numbers: Mapping[str, int]) -> Settings:
-    return Settings(
-        commitlog_file_size=numbers.get("commitlog_file_size"),
-        consumequeue_file_size=numbers.get("consumequeue_file_size"),
-        extension_file_size=numbers.get("extension_file_size"),
-        batch_file_size=numbers.get("batch_file_size"),
-        index_slot_count=numbers.get("index_slot_count"),
-        index_entry_count=numbers.get("index_entry_count"),
-        timer_log_file_size=numbers.get("timer_log_file_size"),
-        compaction_log_file_size=numbers.get("compaction_log_file_size"),
-        compaction_queue_file_size=numbers.get("compaction_queue_file_size"),
-    )
+def _commitlog_paths(conf: BrokerConf) -> tuple[str, ...]:
+    """Where the log lies; several paths are split and not trimmed, and only beside them paths are read only."""
+    named = conf.text("storePathCommitLog") or ""
+    if not conf.reads.splits_log_paths or PATH_SPLITTER not in named:
+        return (named,) if named else ()
+    read_only = conf.text("readOnlyCommitLogStorePaths") or ""
+    paths = [path for text in (named, read_only) for path in java_trim(text).split(PATH_SPLITTER)]
+    return tuple(path for path in paths if path)
 
 
 def _below(path: str, root: str | None) -> str:

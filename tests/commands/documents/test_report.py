@@ -123,7 +123,7 @@ def test_a_directory_that_is_no_store_gets_no_page(tmp_path: Path) -> None:
 def test_without_a_known_version_the_page_says_why_there_is_no_plan(
     golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqtool.engine.reading.version_evidence.infer_version", lambda _: None)
+    monkeypatch.setattr("rmqtool.engine.reading.version_evidence.infer_version", lambda _store, _conf: None)
     _, page = reported(golden(HOLE), tmp_path / "report.html")
     assert "No plan was made" in page.text
     assert "nothing in the store shows its broker version; pass --broker-version X.Y.Z" in page.text

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.commands.reading.forecast import forecast_options
-from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.options import ForecastOptions, forecast_options
 from rmqtool.store.config.broker_conf import broker_conf
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked

@@ -8,44 +8,18 @@ from pathlib import Path
 import pytest
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.config.broker_conf import SIZE_MAX, broker_conf, parse_properties, read_broker_conf
+from rmqtool.store.config.broker_conf import SIZE_MAX, ReadSettings, broker_conf, read_broker_conf
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
 from tests import golden_stores
 from tests.conftest import Unpacked
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (b"", {}),
-        (b"# no\n! nor this\n\n   # nor this\n", {}),
-        (b"a=1\nb:2\nc 3\nd\t=\t4\n e = 5 \n", {"a": "1", "b": "2", "c": "3", "d": "4", "e": "5 "}),
-        (b"a==1\nb= = 2\nc : = 3", {"a": "=1", "b": "= 2", "c": "= 3"}),
-        (b"a=1\na=2", {"a": "2"}),
-        (b"empty\nalso=", {"empty": "", "also": ""}),
-        (b"a=1,\\\n   2,\\\r\n\t3\nb=4", {"a": "1,2,3", "b": "4"}),
-        (b"a=x\\\\\nb=y", {"a": "x\\", "b": "y"}),
-        (b"a=x\\\n# no comment\nb=y", {"a": "x# no comment", "b": "y"}),
-        (b"# a comment is not continued \\\nb=y", {"b": "y"}),
-        (b"a=x\\", {"a": "x"}),
-        (b"a\\ b\\=c\\:d = v", {"a b=c:d": "v"}),
-        (rb"a=\t\n\r\f\q\"C:\\dir", {"a": '\t\n\r\fq"C:\\dir'}),
-        (rb"a=\u4e3b\ud83d\ude00", {"a": "主\U0001f600"}),
-        (b"a=caf\xe9\xa0x", {"a": "café\xa0x"}),
-        (b"a=1\rb=2\r\nc=3", {"a": "1", "b": "2", "c": "3"}),
-        (b"=value", {"": "value"}),
-    ],
-)
-def test_properties_are_read_by_the_rules_of_java(text: bytes, expected: dict[str, str]) -> None:
-    assert parse_properties(text) == expected
-
-
 def test_what_shapes_a_store_is_taken_over() -> None:
     conf = broker_conf(
         {
             "storePathRootDir": "/data/store/",
-            "storePathCommitLog": "/data/store/log-a,/disk2/log-b, /data/store/./log-c",
+            "storePathCommitLog": "/data/store/log-a,/disk2/log-b,/data/store/./log-c",
             "readOnlyCommitLogStorePaths": "/old/log",
             "mappedFileSizeCommitLog": "65536",
             "mappedFileSizeConsumeQueue": "601",
@@ -75,7 +49,7 @@ def test_what_shapes_a_store_is_taken_over() -> None:
     assert (conf.delay_levels, conf.store_type) == ("1s 2s", "defaultRocksDB")
     assert (conf.has_queue_extension, conf.has_index, conf.is_index_safe) == (True, False, False)
     assert conf.has_record_crc is None
-    assert conf.problems == ()
+    assert conf.odd_sizes == ()
 
 
 def test_what_is_not_said_stays_open() -> None:
@@ -84,25 +58,50 @@ def test_what_is_not_said_stays_open() -> None:
     assert conf.has_queue_extension is None
 
 
-@pytest.mark.parametrize("value", ["", " 600", "600 ", "0", "-1", "6e5", "2147483648", "9" * 400, "\u0666\u0660"])
-def test_a_number_that_java_refuses_is_named_and_not_guessed(value: str) -> None:
+@pytest.mark.parametrize("value", ["", " 600", "600 ", "6e5", "2147483648", "9" * 400])
+def test_a_number_that_java_refuses_is_not_guessed(value: str) -> None:
     conf = broker_conf({"mappedFileSizeConsumeQueue": value}, "b.conf")
     assert conf.sizes.consumequeue_file_size is None
-    assert len(conf.problems) == 1
-    assert "mappedFileSizeConsumeQueue" in conf.problems[0]
+    assert conf.odd_sizes == ()
+    assert conf.settings().defaults_hold
 
 
-def test_an_index_file_without_room_is_named_and_not_used() -> None:
-    conf = broker_conf({"maxIndexNum": "1", "maxHashSlotNum": "1"}, "b.conf")
-    assert conf.settings().index_entry_count is None
-    assert conf.settings().index_slot_count == 1
-    assert len(conf.problems) == 1
+@pytest.mark.parametrize(("value", "size"), [("+600", 600), ("\u0666\u0661", 80), ("2147483647", 2147483647)])
+def test_a_number_that_java_parses_counts_as_the_broker_rounds_it(value: str, size: int) -> None:
+    assert broker_conf({"mappedFileSizeConsumeQueue": value}).sizes.consumequeue_file_size == size
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("mappedFileSizeCommitLog", "0"), ("mappedFileSizeConsumeQueue", "-1"), ("maxIndexNum", "1")]
+)
+def test_a_size_without_room_is_named_and_no_default_holds_instead(name: str, value: str) -> None:
+    """The broker keeps such a number; what it does with it is another question."""
+    conf = broker_conf({name: value, "maxHashSlotNum": "1"}, "b.conf")
+    assert conf.odd_sizes == (name,)
+    assert conf.settings() == Settings(index_slot_count=1, queue_kind="file")
+
+
+def test_each_version_reads_its_own_names_in_its_own_way() -> None:
+    names = {"mapedFileSizeCommitLog", "storePathCommitLog", "storePathRootDir"}
+    properties = {
+        "mapedFileSizeCommitLog": "4096",
+        "mappedFileSizeCommitLog": "8192",
+        "storePathCommitLog": "/a,/b ",
+        "storePathRootDir": " /s",
+    }
+    old = broker_conf(properties, reads=ReadSettings(names, trims_texts=False, splits_log_paths=False))
+    assert (old.sizes.commitlog_file_size, old.commitlog_paths, old.store_root) == (4096, ("/a,/b ",), " /s")
+    new = old.read_as(ReadSettings({*names, "mappedFileSizeCommitLog"} - {"mapedFileSizeCommitLog"}))
+    assert (new.sizes.commitlog_file_size, new.commitlog_paths, new.store_root) == (8192, ("/a", "/b"), "/s")
+    assert broker_conf({"mapedFileSizeCommitLog": "4096"}).sizes.commitlog_file_size == 4096
 
 
 @pytest.mark.parametrize(
     ("properties", "directories"),
     [
-        ({"storePathRootDir": "/s", "readOnlyCommitLogStorePaths": "/old"}, ("commitlog", "/old")),
+        ({"storePathRootDir": "/s", "readOnlyCommitLogStorePaths": "/old"}, ()),  # read beside several paths only
+        ({"storePathCommitLog": "/s", "readOnlyCommitLogStorePaths": "/old"}, ("/s",)),
+        ({"storePathCommitLog": " a, b ", "readOnlyCommitLogStorePaths": "/o, p"}, ("a", " b", "/o", " p")),
         ({"storePathCommitLog": "commitlog-a,commitlog-b"}, ("commitlog-a", "commitlog-b")),
         ({"storePathRootDir": "store", "storePathCommitLog": "store/commitlog"}, ("commitlog",)),
         ({"storePathRootDir": "/s", "storePathCommitLog": "/s2/commitlog,,"}, ("/s2/commitlog",)),
@@ -125,6 +124,12 @@ def test_a_store_on_several_paths_is_found_by_its_brokers_file(golden: Unpacked,
     starts = [segment.start for segment in store.commitlog]
     assert starts == list(range(0, len(starts) * store.commitlog_file_size, store.commitlog_file_size))
     assert {segment.path.partition("/")[0] for segment in store.commitlog} == {"commitlog-a", "commitlog-b"}
+
+
+def test_a_file_that_java_refuses_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.conf").write_bytes(rb"brokerName=a\u12")
+    with pytest.raises(UnreadableError, match=r"no broker starts with this file.*\\u12"):
+        read_broker_conf(tmp_path / "b.conf")
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:

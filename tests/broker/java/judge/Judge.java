@@ -5,7 +5,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Real RocketMQ stores behind the line protocol. Requests name an "op"; all but those of Oracle also name a "store", the
+ * Real RocketMQ stores behind the line protocol. Requests name an "op"; all but those of Oracle and Settings also name a "store", the
  * caller's word for one opened directory.
  */
 public final class Judge {
@@ -19,6 +19,9 @@ public final class Judge {
         String op = request.get("op").getAsString();
         if (op.startsWith("oracle.")) {
             return Oracle.answer(op.substring("oracle.".length()), request);
+        }
+        if (op.startsWith("settings.")) {
+            return op.equals("settings.names") ? Settings.names() : Settings.applied(Json.array(request, "files"));
         }
         String name = request.get("store").getAsString();
         if (op.equals("open")) {
