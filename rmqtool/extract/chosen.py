@@ -15,12 +15,12 @@ import numpy as np
 from rmqtool.dump.messages import DumpedMessages
 from rmqtool.dump.waiting import DELAYED_TOPICS, DueTimes, waiting_of
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.topic_names import is_broker_topic
 from rmqtool.errors import RefusedError, UnsupportedError
 from rmqtool.formats import properties, system_flag
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.repair.topics import is_broker_topic
 from rmqtool.report.bodies import BodyChoice
 from rmqtool.scan.columns import MULTI_DISPATCH
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log

@@ -19,6 +19,7 @@ from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.load import LoadFailure
+from rmqtool.forecast.record_arrays import ServedPlaces
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnd, StoredEnds, row_type
 from rmqtool.store.directory import Segment
@@ -217,6 +218,28 @@ class DatabaseServedUnits:
         self._first, self._end = queue.min_queue_offset, queue.max_queue_offset
         self._state, self._log_minimum = state, log_minimum
         self._reads_on = state.rules.rocksdb_pull_reads_on
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Queue offsets [first, end) that may have units."""
+        return self._first, self._end
+
+    def between(self, first: int, end: int) -> ServedPlaces:
+        """What a client gets from a queue offset up to another one."""
+        units = self._given(max(first, self._first), min(end, self._end))
+        offsets, places, sizes = (
+            units[name].astype(np.int64) for name in ("queue_offset", "physical_offset", "record_size")
+        )
+        return ServedPlaces(offsets, places, sizes, np.ones(len(units), np.int64))
+
+    def live_start(self, log_minimum: int) -> tuple[int, int] | None:
+        """Queue offset and physical offset of the first unit that leads into the log."""
+        for begin in range(self._first, self._end, _READ_UNITS):
+            units = self._between(begin, min(begin + _READ_UNITS, self._end))
+            live = np.flatnonzero(units["physical_offset"] >= log_minimum)
+            if live.size:
+                return int(units["queue_offset"][live[0]]), int(units["physical_offset"][live[0]])
+        return None
 
     def has_at(self, queue_offsets: NDArray[np.int64], records: RecordArrays) -> NDArray[np.bool_]:
         """For each record whether the unit at its own queue offset points to it, and a pull comes past it."""

@@ -149,6 +149,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
     return replace(
         forecast,
         lost=losses.lost,
+        deleted_topics=dict(sorted(losses.removed.items())),
         unnoticed_damage=tuple(losses.damage),
         unnoticed_damage_count=losses.damage_count,
         queues=queues if shared is None else shared.queues(queues),
@@ -231,6 +232,7 @@ def _what_is_left(simulation: Simulation) -> Hashable:
         tuple(options.delays_ms),
         options.record_crc,
         options.damage_max,
+        simulation.whole_topics,
     )
 
 
@@ -257,6 +259,7 @@ def _losses(
         None if simulation.store.extensions else clean,
         left,
         simulation.entered,
+        simulation.whole_topics,
     )
     scan = ScanOptions(
         options.delays_ms,

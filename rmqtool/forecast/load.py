@@ -39,6 +39,7 @@ from rmqtool.store.dledger_files import dledger_log, reads_dledger, with_dledger
 from rmqtool.store.file_kinds import FileKind, is_topic_name
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.sizes import infer_file_size
+from rmqtool.store.source import Zeros
 from rmqtool.store.view import Entry, EntryKind
 
 CONSUMEQUEUE: Final = "consumequeue"
@@ -72,12 +73,15 @@ class LoadedQueue:
     segments: tuple[Segment, ...]
 
 
-def load_files(overlay: Overlay, directories: Sequence[str], file_size: int, rules: BrokerRules) -> tuple[Segment, ...]:
+def load_files(
+    overlay: Overlay, directories: Sequence[str], file_size: int, rules: BrokerRules, *, past_obstacles: bool = False
+) -> tuple[Segment, ...]:
     """The files of one stream, in the order of their names.
 
     Args:
         directories: where they lie; the log may have several.
         file_size: bytes that the broker expects in each.
+        past_obstacles: leave out what keeps the broker from loading, and fill a short file up with zeros.
 
     Raises:
         LoadFailure: the broker does not load this.
@@ -92,11 +96,16 @@ def load_files(overlay: Overlay, directories: Sequence[str], file_size: int, rul
         if rules.deletes_empty_last_file and number == len(entries) - 1 and _is_empty(entry):
             overlay.remove(entry.path)
             continue
+        start = _java_long(entry.name)
+        if past_obstacles and (is_directory or start is None or entry.size > file_size):
+            continue
+        if past_obstacles and entry.size < file_size:
+            overlay.lay(entry.path, entry.size, Zeros(file_size - entry.size))
+            entry = overlay.stat(entry.path) or entry  # noqa: PLW2901 - it has its full length now
         if entry.size != file_size or is_directory:
             if rules.size_mismatch is SizeMismatch.IGNORE_REST:
                 break
             raise LoadFailure(_mismatch(entry, file_size))
-        start = _java_long(entry.name)
         if start is None:
             raise LoadFailure(f"{entry.path}: the name is not a number")
         kept.append(Segment(entry, start))
@@ -122,7 +131,13 @@ def demand_dledger_files(store: Store) -> None:
 
 
 def load_queues(
-    overlay: Overlay, file_size: int, batch_file_size: int, rules: BrokerRules, batch_topics: frozenset[str]
+    overlay: Overlay,
+    file_size: int,
+    batch_file_size: int,
+    rules: BrokerRules,
+    batch_topics: frozenset[str],
+    *,
+    past_obstacles: bool = False,
 ) -> Iterator[LoadedQueue]:
     """All queues that load makes, with and without files, in its order.
 
@@ -143,9 +158,9 @@ def load_queues(
                 queue_id = _java_int(queue.name)
                 if queue_id is None:
                     continue
-                if rules.batch_queues and (topic.name in batch_topics) != is_batch:
+                if rules.batch_queues and (topic.name in batch_topics) != is_batch and not past_obstacles:
                     raise LoadFailure(f"{queue.path}: the queue is of another kind than the topic's queue.type")
-                segments = load_files(overlay, (queue.path,), size, rules)
+                segments = load_files(overlay, (queue.path,), size, rules, past_obstacles=past_obstacles)
                 yield LoadedQueue(topic.name, queue_id, queue.path, is_batch, segments)
 
 

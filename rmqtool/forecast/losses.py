@@ -2,17 +2,21 @@
 
 The log is scanned as the judge sees it, after damage too. A message counts as served if a unit of its queue, between
 minimum and maximum, points to it with room for it, and its bytes lie inside the log (`DefaultMessageStore#getMessage`).
+
+A message of a deleted topic is not lost by a start: somebody removed it. That is so of all that is not served of a
+topic which the whole configuration does not have, and of what lies before the place in the log where a queue of the
+topic began again.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +24,27 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.placed_messages import QUESTION, PlacedMessages
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes
+from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.errors import UnreadableError
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.record_arrays import RecordArrays
 from rmqtool.forecast.result import Lost, ServedDamage
 from rmqtool.forecast.served_units import ServedUnits, file_numbers
+from rmqtool.formats.commitlog import HEAD_SIZE, PHYSICAL_OFFSET_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.memory import memory_budget
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.log import ScanOptions, known_messages, plan_segments, scan_log
 from rmqtool.scan.row_columns import kept_rows, message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Batch
 from rmqtool.store.directory import Segment
+from rmqtool.store.source import read_range
 from rmqtool.store.view import StoreView
 
 MISSED_MAX: Final = 2_000_000
@@ -59,7 +68,9 @@ class LossReport:
     damage: list[ServedDamage] = field(default_factory=list)
     damage_count: int = 0
     highest: dict[QueueName, int] = field(default_factory=dict)
-    """Highest queue offset of a message in the log, by queue."""
+    """Highest queue offset of a message in the log, by queue; not of topics with removed messages."""
+    removed: Counter[str] = field(default_factory=Counter)
+    """Messages of deleted topics that are not served, by topic."""
 
     @property
     def lost(self) -> Lost:
@@ -107,11 +118,13 @@ class LossCounter:
         clean: CleanFiles | None = None,
         depends_on: Hashable = None,
         entered: Mapping[int, PlacedMessages] | None = None,
+        whole_topics: frozenset[str] | None = None,
     ) -> None:
         """`kept` are the log's files after the start, `log_end` where it ends; `clean` need not be counted again.
 
         Args:
             entered: what the start itself entered of each file, by where it begins.
+            whole_topics: all topics that are configured; None where no whole configuration tells.
         """
         log_minimum = min((segment.start for segment in kept), default=0)
         self._served = {
@@ -122,6 +135,9 @@ class LossCounter:
         }
         self._index = index
         self._settings = settings
+        self._whole_topics = whole_topics
+        self._unserved: dict[str, _Unserved] = {}
+        self._log_minimum = log_minimum
         self._kept = {segment.path for segment in kept}
         # Only where names overlap is another file read than the one whose name says that it holds an offset.
         in_order = sorted(kept, key=lambda segment: segment.start)
@@ -160,6 +176,25 @@ class LossCounter:
                 for name, offset in highest.items():
                     self.losses.highest[name] = max(self.losses.highest.get(name, -1), offset)
             self._look_anywhere()
+        self._settle(view, by_start)
+
+    def _settle(self, view: StoreView, by_start: Mapping[int, Segment]) -> None:
+        """Tell what was removed from what is lost."""
+        losses = self.losses
+        for topic, unserved in self._unserved.items():
+            is_deleted = self._whole_topics is not None and topic not in self._whole_topics and is_deletable(topic)
+            end = OFFSETS_END if is_deleted else 0
+            if not end and self._whole_topics is not None and is_deletable(topic):
+                end = unserved.starts_again(lambda start: _says_its_place(view, by_start, start))
+            removed, lost, lost_bytes = unserved.divided(end)
+            if removed:
+                losses.removed[topic] = removed
+                for name in [name for name in losses.highest if name[0] == topic]:
+                    del losses.highest[name]
+            if lost:
+                losses.messages += lost
+                losses.bytes += lost_bytes
+                losses.by_topic[topic] += lost
 
     def _placed_highest(self, split: Split, segment: Segment, options: ScanOptions) -> dict[QueueName, int] | None:
         """The highest queue offsets in a file of which all units were seen, and are served; None of any other file."""
@@ -219,13 +254,13 @@ class LossCounter:
         places = _places(entries, min(segment.end, self._log_end))
         served = self._served.get(name)
         if served is None or segment.path not in self._kept:
-            self._lose(topic, places)
+            self._miss(name, places)
             return
         if self._overlapping:
             numbers = file_numbers(self._overlapping, segment.size, places.physical_offsets)
             starts = np.array([other.start for other in self._overlapping], np.int64)
             is_read = starts[numbers] == segment.start  # of two with one start the other one may do as well
-            self._lose(topic, places.some(~is_read))
+            self._miss(name, places.some(~is_read))
             entries = entries._replace(queue_offsets=entries.queue_offsets[is_read])
             places = places.some(is_read)
         missed = places
@@ -235,7 +270,7 @@ class LossCounter:
                 return
             missed = places.some(~is_served)
         inside = missed.physical_offsets + missed.sizes <= missed.limits
-        self._lose(topic, missed.some(~inside))
+        self._miss(name, missed.some(~inside))
         if inside.any():
             self._is_clean = False
             self._missed[name].append(missed.some(inside))
@@ -247,17 +282,22 @@ class LossCounter:
         """Look for the records that are not at their place, many at a time, for each look reads a whole queue."""
         for name, parts in self._missed.items():
             missed = RecordArrays(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-            self._lose(name[0], missed.some(~self._served[name].has_anywhere(missed)))
+            self._miss(name, missed.some(~self._served[name].has_anywhere(missed)))
         self._missed.clear()
         self._missed_count = 0
 
-    def _lose(self, topic: str, places: RecordArrays) -> None:
-        count = int(places.message_counts.sum())
-        if count:
-            self._is_clean = False
-            self.losses.messages += count
-            self.losses.bytes += int(places.sizes.sum())
-            self.losses.by_topic[topic] += count
+    def _miss(self, name: QueueName, places: RecordArrays) -> None:
+        """Records of a queue are not served."""
+        if not places.sizes.size:
+            return
+        self._is_clean = False
+        if name[0] not in self._unserved:
+            queues = [(queue_id, units) for (topic, queue_id), units in self._served.items() if topic == name[0]]
+            starts = ((queue_id, units.live_start(self._log_minimum)) for queue_id, units in queues)
+            self._unserved[name[0]] = _Unserved(
+                [LiveStart(name[0], number, *start) for number, start in starts if start]
+            )
+        self._unserved[name[0]].take(name[1], places)
 
     def _unindexed(self, rows: NDArray[np.void], path: str) -> None:
         if self._index is None or path not in self._kept:
@@ -277,8 +317,71 @@ class LossCounter:
             self.losses.damage.append(ServedDamage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
 
 
+class LiveStart(NamedTuple):
+    """The first unit of a queue that leads into the log: its queue offset, and where its record lies."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+
+
+class _Unserved:
+    """Messages of one topic that are not served, counted between the places where its queues start."""
+
+    def __init__(self, starts: Iterable[LiveStart]) -> None:
+        self._starts = sorted(starts, key=lambda start: start.physical_offset)
+        self._places = np.array([start.physical_offset for start in self._starts], np.int64)
+        self._counts = np.zeros((len(self._starts) + 1, 2), np.int64)
+        """Messages and bytes before each start, and after the last one."""
+        self._again: set[LiveStart] = set()
+        """Queues whose first place, or a later one, an older record had."""
+
+    def take(self, queue_id: int, records: RecordArrays) -> None:
+        parts = np.searchsorted(self._places, records.physical_offsets, side="right")
+        np.add.at(self._counts[:, 0], parts, records.message_counts)
+        np.add.at(self._counts[:, 1], parts, records.sizes)
+        start = next((start for start in self._starts if start.queue_id == queue_id), None)
+        if start is not None and start not in self._again:
+            ends = records.queue_offsets + records.message_counts
+            is_before = (records.physical_offsets < start.physical_offset) & (ends > start.queue_offset)
+            if is_before.any():
+                self._again.add(start)
+
+    def starts_again(self, says_its_place: Callable[[LiveStart], bool]) -> int:
+        """Physical offset at which the first queue of the topic began again; 0 where none did."""
+        again = (start.physical_offset for start in self._starts if start in self._again and says_its_place(start))
+        return next(again, 0)
+
+    def divided(self, end: int) -> tuple[int, int, int]:
+        """Messages before a physical offset; messages from there on, and their bytes."""
+        before = int(np.searchsorted(self._places, end, side="left")) + 1 if end else 0
+        removed = int(self._counts[:before, 0].sum())
+        lost, lost_bytes = self._counts[before:].sum(axis=0).tolist()
+        return removed, lost, lost_bytes
+
+
+def _says_its_place(view: StoreView, by_start: Mapping[int, Segment], start: LiveStart) -> bool:
+    """Whether the header at the place of a unit says the queue offset of that unit."""
+    segment = next((each for each in by_start.values() if each.start <= start.physical_offset < each.end), None)
+    if segment is None:
+        return False
+    try:
+        with closing(view.open(segment.path)) as source:
+            head = read_range(source, start.physical_offset - segment.start, HEAD_SIZE)
+    except UnreadableError:
+        return False
+    fields = (start.queue_offset, QUEUE_OFFSET_AT, 8), (start.physical_offset, PHYSICAL_OFFSET_AT, 8)
+    queue = head[QUEUE_ID_AT : QUEUE_ID_AT + 4] == start.queue_id.to_bytes(4, "big", signed=True)
+    return queue and all(head[at : at + size] == value.to_bytes(size, "big") for value, at, size in fields)
+
+
 def _places(entries: QueueEntries, limit: int) -> RecordArrays:
     sizes = entries.record_sizes.astype(np.int64)
     return RecordArrays(
-        entries.physical_offsets, sizes, np.full_like(sizes, limit), entries.batch_sizes.astype(np.int64)
+        entries.physical_offsets,
+        sizes,
+        np.full_like(sizes, limit),
+        entries.batch_sizes.astype(np.int64),
+        entries.queue_offsets,
     )

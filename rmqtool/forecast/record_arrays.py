@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,25 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
+class ServedPlaces(NamedTuple):
+    """Units that clients get: queue offset, where their records lie, how large, how many messages in each."""
+
+    queue_offsets: Int64s
+    physical_offsets: Int64s
+    sizes: Int64s
+    message_counts: Int64s
+
+    def some(self, chosen: NDArray[np.intp] | Bools) -> ServedPlaces:
+        """A part of them."""
+        return ServedPlaces(*(column[chosen] for column in self))
+
+
+def joined_places(parts: Sequence[ServedPlaces]) -> ServedPlaces:
+    """All of them, in order."""
+    empty = np.empty(0, np.int64)
+    return ServedPlaces(*(np.concatenate(columns) for columns in zip(ServedPlaces(*(empty,) * 4), *parts, strict=True)))
+
+
 class RecordArrays(NamedTuple):
     """Records, one number each in every array; `limits` are where the readable part of their files ends."""
 
@@ -18,6 +38,7 @@ class RecordArrays(NamedTuple):
     sizes: Int64s
     limits: Int64s
     message_counts: Int64s
+    queue_offsets: Int64s
 
     def fit(self, numbers: NDArray[np.intp], units: NDArray[np.void]) -> Bools:
         """Whether each unit holds the record of that number whole, and can be read itself."""

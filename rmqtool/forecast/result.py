@@ -62,6 +62,7 @@ class Forecast:
         starts: whether it loads and starts at all; where not, `why_not` says it and the rest describes what is known.
         mode: "normal" after a clean stop, "abnormal" where `abort` is there.
         scan_start_offset, log_end_offset: what the recovery reads; None where it does not come to that.
+        deleted_topics: messages of deleted topics that are not served, by topic; they wait for their files to expire.
         misplaces_new_messages: the log ends in a file of zeros beyond its last record; what is stored there is served
             until the next start and lost with it.
         deleted_files: files of log and queues that the start unlinks, even if it then fails.
@@ -95,6 +96,7 @@ class Forecast:
     messages_without_log: int = 0
     assumptions: tuple[str, ...] = ()
     misplaces_new_messages: bool = False
+    deleted_topics: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The object of the JSON contract."""

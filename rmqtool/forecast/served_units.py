@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.forecast.batch_pull import pulled_units
 from rmqtool.forecast.queue_state import QueueState
-from rmqtool.forecast.record_arrays import Bools, Int64s, RecordArrays
-from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, unit_format
+from rmqtool.forecast.record_arrays import Bools, Int64s, RecordArrays, ServedPlaces, joined_places
+from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, FILLER_UNIT, unit_format
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Segment
 
@@ -42,6 +42,66 @@ class ServedUnits:
         self._looks_ahead = state.rules.limits_before_skipping
         self._enters_in_place = state.enters_in_place
         self._span: tuple[int, int] | None = None
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Queue offsets [first, end) that may have units; of a batch queue numbers of its units."""
+        if self._queue is not None:
+            return 0, self._end // self._unit_size
+        return self._minimum // self._unit_size, self._end // self._unit_size
+
+    def between(self, first: int, end: int) -> ServedPlaces:
+        """What a client gets from a queue offset up to another one.
+
+        Raises:
+            UnreadableError: a queue file cannot be read.
+        """
+        if self._queue is not None:
+            return joined_places([
+                ServedPlaces(
+                    units["base_queue_offset"].astype(np.int64), units["physical_offset"].astype(np.int64),
+                    units["record_size"].astype(np.int64), units["batch_size"].astype(np.int64),
+                )
+                for units in self._pulled()
+            ])  # fmt: skip
+        parts = []
+        low, high = first * self._unit_size, end * self._unit_size
+        for segment in self._loaded.segments:
+            start = max(low, segment.start, self._minimum)
+            stop = min(high, segment.start + self._handed_out(segment), self._end)
+            if start < stop:
+                units = self._units(segment, start - segment.start, stop - segment.start)
+                is_unit = (units["record_size"] > 0) & (units != np.array(FILLER_UNIT, self._form))
+                numbers = np.flatnonzero(is_unit)
+                units = units[numbers]
+                parts.append(
+                    ServedPlaces(
+                        start // self._unit_size + numbers.astype(np.int64),
+                        units["physical_offset"].astype(np.int64),
+                        units["record_size"].astype(np.int64),
+                        np.ones(len(units), np.int64),
+                    )
+                )
+        return joined_places(parts)
+
+    def live_start(self, log_minimum: int) -> tuple[int, int] | None:
+        """Queue offset and physical offset of the first unit that leads into the log and is no filler.
+
+        Raises:
+            UnreadableError: a queue file cannot be read.
+        """
+        blocks = ((0, units) for units in self._pulled()) if self._queue is not None else self._blocks()
+        for position, units in blocks:
+            is_live = (units["physical_offset"] >= log_minimum) & (units["record_size"] > 0)
+            if self._queue is None:
+                is_live &= units != np.array(FILLER_UNIT, self._form)
+            if is_live.any():
+                number = int(np.flatnonzero(is_live)[0])
+                place = position // self._unit_size + number
+                if self._queue is not None:
+                    place = int(units["base_queue_offset"][number])
+                return place, int(units["physical_offset"][number])
+        return None
 
     def has_at(self, queue_offsets: Int64s, records: RecordArrays) -> Bools:
         """For each record whether the unit at its own queue offset points to it.
@@ -113,7 +173,8 @@ class ServedUnits:
                 return is_served
         order = np.argsort(wanted_in_order, kind="stable")
         sorted_offsets, low, high = wanted_in_order[order], JAVA_LONG_MAX, -1
-        for units in self._pulled() if self._queue is not None else self._blocks():
+        blocks = self._pulled() if self._queue is not None else (units for _, units in self._blocks())
+        for units in blocks:
             begins = units["physical_offset"].astype(np.int64)
             if not begins.size:
                 continue
@@ -136,8 +197,8 @@ class ServedUnits:
             count = self._handed_out(segment) // self._unit_size
             yield units[:count][given[:count]]
 
-    def _blocks(self) -> Iterator[NDArray[np.void]]:
-        """All units, many at a time."""
+    def _blocks(self) -> Iterator[tuple[int, NDArray[np.void]]]:
+        """All units, many at a time, and the stream position of the first of them."""
         starts = np.array([segment.start for segment in self._loaded.segments], np.int64)
         for number in np.unique(self._file_numbers(starts)).tolist():
             segment = self._loaded.segments[number]
@@ -147,7 +208,7 @@ class ServedUnits:
             for position in range(start, end, BLOCK_UNITS * self._unit_size):
                 units = self._units(segment, position, min(end, position + BLOCK_UNITS * self._unit_size))
                 if units.size:
-                    yield units
+                    yield segment.start + position, units
 
     def _handed_out(self, segment: Segment) -> int:
         """Bytes of the units that a client gets: each pull of the last one may throw where a part of a unit follows."""

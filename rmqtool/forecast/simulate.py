@@ -5,8 +5,8 @@ Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -35,7 +35,7 @@ from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.config_json import TOPICS, topics, whole_topics
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import QueueFiles, Store
@@ -58,6 +58,7 @@ class Simulation(Closable):
         queues_reach: physical offset up to which the queues reach before recovery cuts them.
         entered: what the start enters into the queues that pulls are answered from, by where a log file begins.
         not_simulated: what is left out, as sentences.
+        whole_topics: all topics that are configured; None where no whole configuration tells.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Simulation(Closable):
         options: ForecastOptions,
         *,
         keeps_index: bool = False,
+        past_obstacles: bool = False,
         plain: PlainRecords | None = None,
         reads: ReadCache | None = None,
         configs: StoreConfigs | None = None,
@@ -74,6 +76,7 @@ class Simulation(Closable):
         """`keeps_index` keeps new entries of the index, for asking the started broker by key.
 
         Args:
+            past_obstacles: start as if whatever keeps the broker from it were gone; what it says then is no forecast.
             plain: what starts of other versions on the same store have seen of the log.
             reads: what starts of other versions have read of the other files.
             configs: the configuration files of the store.
@@ -91,11 +94,12 @@ class Simulation(Closable):
         self.next_queue_offsets: dict[QueueName, int] = {}
         self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
         self.log: LogState | None = None
-        self._plain = plain
+        self._plain, self._past_obstacles = plain, past_obstacles
         self.not_simulated: list[str] = []
         self._configs = StoreConfigs(store.view) if configs is None else configs
         self._topics_config = self._configs.of(TOPICS)[TOPICS]
         self._topics = topics(self._topics_config)
+        self.whole_topics = whole_topics(self._topics_config)
         self.sides = self._queue_sides()
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_FILE_UNITS * UNIT_SIZE, UNIT_SIZE)
         self._batch_file_size = store.batch_file_size or DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE
@@ -119,7 +123,8 @@ class Simulation(Closable):
             self._load()
             self._recover()
             self._start()
-            self.sides.initialize_second()
+            with self._obstacle():
+                self.sides.initialize_second()
         except LoadFailure as failure:
             self.why_not, self.fails_at = str(failure), failure.record_at
         self.index.flush()
@@ -174,27 +179,39 @@ class Simulation(Closable):
         directories = log_directories(store)
         if len(directories) > 1 and not rules.multiple_log_paths:
             directories = ()  # the list is the name of one directory, which is not there
-        segments = load.load_files(self.overlay, directories, log_file_size, rules)
+        segments = load.load_files(self.overlay, directories, log_file_size, rules, past_obstacles=self._past_obstacles)
         data_bytes = sum(segment.entry.allocated_bytes for segment in segments)
         self.checkpoint = self._read_checkpoint()
         self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes, plain=self._plain)
-        load.demand_queue_database(store, rules)
+        with self._obstacle():
+            load.demand_queue_database(store, rules)
         for side in self.sides.sides:
             if side.database is None:
                 self._load_queue_files(side.queues)
             else:
                 side.database.log_minimum = self.log.minimum
                 side.queues.update({name: side.make(name, False) for name in side.database.database.names})
-        load.demand_side_stores(store, rules, self._configs)
+        with self._obstacle():
+            load.demand_side_stores(store, rules, self._configs)
         self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
 
     def _load_queue_files(self, queues: dict[QueueName, AnyQueueState]) -> None:
         loaded_queues = load.load_queues(
-            self.overlay, self._file_size, self._batch_file_size, self.rules, self._batch_topics()
-        )
+            self.overlay, self._file_size, self._batch_file_size, self.rules, self._batch_topics(),
+            past_obstacles=self._past_obstacles,
+        )  # fmt: skip
         for queue in loaded_queues:
             queues[queue.topic, queue.queue_id] = state = self._state(queue)
             self._load_extension(queue, state)
+
+    @contextmanager
+    def _obstacle(self) -> Iterator[None]:
+        """Go on after what keeps the broker from starting, where that is asked for."""
+        try:
+            yield
+        except LoadFailure:
+            if not self._past_obstacles:
+                raise
 
     @cached_property
     def _has_extensions(self) -> bool:
@@ -286,7 +303,7 @@ class Simulation(Closable):
         return known if self.sides.second is None else min(known, self.sides.second.end)
 
     def _start(self) -> None:
-        if self.index.why_not is not None:  # the broker has recovered all the same, and ends
+        if self.index.why_not is not None and not self._past_obstacles:  # it has recovered all the same, and ends
             raise LoadFailure(self.index.why_not)
         log, kind = self.log, self.rules.reput_start
         assert log is not None
@@ -346,7 +363,8 @@ class Simulation(Closable):
         assert self.log is not None
         self.next_queue_offsets = self.sides.next_offsets()
         for side in self.sides.sides:
-            side.correct_minimum(self.log.minimum)
+            with self._obstacle():
+                side.correct_minimum(self.log.minimum)
 
     def _read_checkpoint(self) -> Checkpoint:
         """The fields that the version knows."""

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, Self
 
+import numpy as np
+
+from rmqtool.engine.dispatch.derived_writer import QUEUES
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import RmqtoolError
+from rmqtool.forecast.floor import Floor, LogRange, compare_floors
 from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
+from rmqtool.forecast.record_arrays import Bools, ServedPlaces
+from rmqtool.forecast.simulate import Simulation
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.memory import THREAD_BYTES, memory_budget
+from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan
+from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.repair.missing_log import gone_messages, unmounted_text
+from rmqtool.repair.recover.log_steps import damage_in
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.unproven_sizes import size_assumptions
+from rmqtool.verify.catalog.finding import Finding
 
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
@@ -38,15 +51,18 @@ class PlanForecasts:
         rules: BrokerRules,
         options: ForecastOptions,
         on_note: Callable[[str], None],
+        repair: PlannedRepair | None = None,
     ) -> None:
         """For a repair of a store, for a broker version.
 
         Args:
             store, after: before the plan and as it would leave it.
             on_note: is given a sentence where a forecast cannot be made.
+            repair: what the planner knows of the store as it is.
         """
         self._store, self._after, self._rules = store, after, rules
         self._options, self._on_note = options, on_note
+        self._repair = repair or PlannedRepair()
         self._shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
         self._pool = ThreadPoolExecutor(_starts_at_once(len(after.files.get(FileKind.CONSUMEQUEUE, ()))))
         self._now: Future[ForecastAfter | None] | None = None
@@ -99,10 +115,65 @@ class PlanForecasts:
             not_looked_at=(*unmounted, *plan.not_looked_at, *size_assumptions(self._store), *lacking),
             forecast_now=self._now.result(),
             forecast_after=after,
+            floor=self._floor(plan),
         )
+
+    def _floor(self, plan: Plan) -> Floor | None:
+        """What consumers of the chosen version get before and after; None where a start cannot be simulated."""
+        options = replace(self._options, count_index=False, lists_queues=False)
+        try:
+            with self._started(self._store, options) as before, self._started(self._after, options) as after:
+                changes = tuple(changed_ranges(self._store, plan.steps))
+                damage = [*damaged_ranges(self._repair.findings), *(changes if self._repair.corrects_log else ())]
+                return compare_floors(before, after, changes, damage, self._are_there, self._repair.again)
+        except RmqtoolError as error:
+            self._on_note(f"not compared: what consumers get before and after the repair: {error}")
+            return None
+
+    def _are_there(self, name: QueueName, places: ServedPlaces) -> Bools:
+        """Which units a queue of files has now."""
+        kept, directory = KeptUnits(self._store, self._rules), f"{QUEUES}/{name[0]}/{name[1]}"
+        if name not in self._store.queues:
+            return np.full(places.sizes.size, name in self._store.batch_queues)
+        there = np.zeros(places.sizes.size, np.bool_)
+        bounds = [0, *(np.flatnonzero(np.diff(places.queue_offsets) != 1) + 1).tolist(), places.sizes.size]
+        for begin, end in pairwise(bounds):
+            if begin < end:
+                offsets = kept.physical_offsets(directory, int(places.queue_offsets[begin]), end - begin)
+                there[begin:end] = offsets == places.physical_offsets[begin:end]
+        return there
+
+    def _started(self, store: Store, options: ForecastOptions) -> Simulation:
+        """A start that has run, as if whatever keeps the broker from it were gone."""
+        simulation = Simulation(store, self._rules, options, past_obstacles=True, reads=self._shared.reads)
+        try:
+            simulation.run()
+        except BaseException:
+            simulation.close()
+            raise
+        return simulation
 
     def _forecaster(self, begin: int | None) -> _Forecaster:
         return _Forecaster(self._rules, self._options, begin, self._on_note)
+
+
+def damaged_ranges(findings: Iterable[Finding]) -> Iterator[LogRange]:
+    """Where the log is damaged inside."""
+    for finding in damage_in(findings):
+        if finding.physical_offset is not None:
+            yield LogRange(finding.physical_offset, finding.physical_offset + max(1, finding.length or 0))
+
+
+def changed_ranges(store: Store, steps: Sequence[Step]) -> Iterator[LogRange]:
+    """Where a plan changes the log."""
+    starts = {segment.path: segment for segment in store.commitlog}
+    for step in steps:
+        if (segment := starts.get(step.path)) is None:
+            continue
+        if isinstance(step, WriteRange):
+            yield LogRange(segment.start + step.file_position, segment.start + step.end)
+        else:
+            yield LogRange(segment.start, segment.end)
 
 
 def _starts_at_once(queue_files: int) -> int:
@@ -141,7 +212,10 @@ class _Forecaster:
         except RmqtoolError as error:
             self.on_note(f"no forecast for {rules.version}: {error}")
             return None
-        return ForecastAfter(forecast.starts, forecast.lost.messages, forecast.lost.by_topic, forecast.why_not)
+        lost = forecast.lost
+        return ForecastAfter(
+            forecast.starts, lost.messages, lost.by_topic, forecast.why_not, forecast.messages_without_log
+        )
 
 
 def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -99,12 +99,14 @@ def plan_rebuild(
         store, rules, BuildRequest(queue_filter, choice.includes_index(store)), staging, options, on_progress, runner
     )
     require_intact(built)
+    again: Mapping[str, int] = built.again
     steps, notes = [*built.steps(WHY, WHY)], [*notes, *built.notes()]
     if with_queues and in_database:
         selects = None if choice.topics is None else _chosen(choice)
         database = build_database(store, rules, selects, None, staging, options, on_progress)
         require_intact(replace(built, bad=database.bad))
         steps += database.steps(WHY)
+        again = database.again
         notes += database.notes
     stays = None
     is_due = steps or store.has_abort or store.first(FileKind.CHECKPOINT) is None
@@ -112,7 +114,7 @@ def plan_rebuild(
         stays = _hand_off(rules, choice, built, steps)
     elif store.has_abort:
         stays = ONLY_A_PART
-    return PlannedRepair(tuple(steps), tuple(notes), abort_stays=stays)
+    return PlannedRepair(tuple(steps), tuple(notes), abort_stays=stays, again=again)
 
 
 def require_log(store: Store) -> None:

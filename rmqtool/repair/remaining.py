@@ -9,6 +9,7 @@ changes is left as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,11 +44,13 @@ class PlanCheck:
         left: what it still has.
         begin: physical offset from which on the log was read, for the plan or for this check; None where all of it was.
         looked_at: kinds of files beside log, queues and index that were checked too.
+        explained: kinds and files of what is no more than a note.
     """
 
     left: tuple[Remaining, ...]
     begin: int | None
     looked_at: frozenset[FileKind] = frozenset()
+    explained: frozenset[tuple[str, str]] = frozenset()
 
 
 def scope_of(store: Store, begin: int | None, read_again_max: int = READ_AGAIN_MAX) -> tuple[Store, Depth]:
@@ -91,7 +94,8 @@ def check_planned(
     }
     begin = None if is_all else planned.begin
     looked_at = side_kinds(after, rules) if is_all else frozenset[FileKind]()
-    return PlanCheck(tuple(_left(finding, planned) for finding in left.values()), begin, looked_at)
+    explained = frozenset((finding.id, finding.file) for finding in findings if finding.severity is Severity.NOTE)
+    return PlanCheck(tuple(_left(finding, planned) for finding in left.values()), begin, looked_at, explained)
 
 
 def check_applied(
@@ -99,18 +103,19 @@ def check_applied(
     rules: BrokerRules,
     begin: int | None,
     named: Sequence[Remaining],
+    explained: AbstractSet[tuple[str, str]] = frozenset(),
     digest: LogDigest | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Check queues and index of a repaired store: a summary, and ids of what is wrong though the plan did not name it.
 
     Args:
-        begin: see `PlannedRepair`.
+        begin, explained: see `PlannedRepair`.
         digest: recalls what was seen of files that nobody has touched since.
     """
     part, _ = scope_of(store, begin)
     findings: list[Finding] = []
     summary = verify_store(part, rules, VerifyOptions(depth=Depth.STRUCTURE, digest=digest), findings.append)
-    known = {(left.finding.id, left.finding.file) for left in named}
+    known = explained | {(left.finding.id, left.finding.file) for left in named}
     wrong = (
         finding for finding in findings if finding.severity is not Severity.NOTE and not finding.file.startswith(OWN)
     )

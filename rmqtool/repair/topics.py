@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import is_broker_topic
 from rmqtool.errors import UnreadableError, UnsupportedError
-from rmqtool.formats.properties import REAL_TOPIC, SCHEDULE_TOPIC, SHARDING_KEY, TIMER_OUT_MS
+from rmqtool.formats.properties import REAL_TOPIC, SHARDING_KEY, TIMER_OUT_MS
 from rmqtool.formats.system_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import create_file, replace_file
 from rmqtool.store.config.config_json import (
@@ -29,9 +31,10 @@ from rmqtool.store.config.config_json import (
     next_version,
     topic_entry,
     topics,
+    whole_topics,
 )
 from rmqtool.store.config.read_config import read_config
-from rmqtool.store.directory import Store
+from rmqtool.store.directory import Store, survey
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import Literal
 
@@ -43,7 +46,6 @@ _NO_QUEUES: Final = "the store has no consume queues, which show the topics"
 _WHY: Final = "adds the topics that have queues and are missing in it"
 _PROPERTY_OF_TYPE: Final = ((REAL_TOPIC, "DELAY"), (TIMER_OUT_MS, "DELAY"), (SHARDING_KEY, "FIFO"))
 _NORMAL: Final = "NORMAL"
-_OWN: Final = frozenset({SCHEDULE_TOPIC, "TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT"})
 
 
 def plan_topics(store: Store, rules: BrokerRules) -> PlannedRepair:
@@ -89,6 +91,33 @@ def plan_topics(store: Store, rules: BrokerRules) -> PlannedRepair:
     return PlannedRepair((step,), tuple(notes))
 
 
+def with_restored_topics(
+    store: Store, rules: BrokerRules, planned: PlannedRepair, restored: frozenset[str] | None
+) -> PlannedRepair:
+    """A plan with the entries of deleted topics whose queues it brings back.
+
+    Args:
+        restored: topics that a person wants back; None: all of them.
+
+    Raises:
+        UnreadableError: a file may not be read.
+    """
+    whole = whole_topics(read_config(store.view, TOPICS))
+    planned = replace(planned, restored=restored)
+    if whole is None or (restored is not None and restored <= whole):
+        return planned
+    after = survey(Plan("rebuild", "", rules.version, planned.steps).view_over(store.view), store.settings)
+    queues = {name for name, _ in (*store.queues, *store.batch_queues)}
+    back = {name for name, _ in (*after.queues, *after.batch_queues)} - queues - whole
+    if not back:
+        return planned
+    try:
+        entries = plan_topics(after, rules)
+    except UnsupportedError as error:
+        return replace(planned, notes=(*planned.notes, f"not configured: {', '.join(sorted(back))}: {error}"))
+    return replace(planned, steps=(*planned.steps, *entries.steps), notes=(*planned.notes, *entries.notes))
+
+
 def _queues_by_topic(reader: Reader, known: Collection[str]) -> Iterator[tuple[str, list[int]]]:
     """The missing topics with the ids of their queues, also of queues that only consumers know."""
     queues: dict[str, set[int]] = {}
@@ -100,11 +129,6 @@ def _queues_by_topic(reader: Reader, known: Collection[str]) -> Iterator[tuple[s
             queues[topic].update(queue_id for queue_id in offsets if 0 <= queue_id <= QUEUE_ID_MAX)
     for topic, queue_ids in sorted(queues.items()):
         yield topic, sorted(queue_ids)
-
-
-def is_broker_topic(topic: str) -> bool:
-    """Whether a broker makes the topic at each start, or has no entry for it (`TopicConfigManager`'s constructor)."""
-    return topic in _OWN or topic.lower().startswith("rmq_sys_") or topic.startswith(LMQ_PREFIX)
 
 
 def _attributes(

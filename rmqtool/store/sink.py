@@ -69,6 +69,13 @@ def check_path(path: str) -> tuple[str, ...]:
     return names
 
 
+class ReadableSink(FileSink, Protocol):
+    """A sink that also gives what was written into it."""
+
+    def read_at(self, path: str, position: int, length: int) -> bytes:
+        """Bytes of a file that was made here; fewer where it ends before."""
+
+
 class DirectorySink(Closable):
     """Files below a directory of this machine."""
 
@@ -92,6 +99,15 @@ class DirectorySink(Closable):
     def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
         with reported(self._root / path):
             write_all(self._descriptor(path), position, memoryview(data).cast("B"))
+
+    def read_at(self, path: str, position: int, length: int) -> bytes:
+        """Bytes of a file that was made here; fewer where it ends before.
+
+        Raises:
+            WriteError: the system does not give them.
+        """
+        with reported(self._root / path):
+            return os.pread(self._descriptor(path), length, position)
 
     def resize(self, path: str, size: int) -> None:
         """Give a file another length.

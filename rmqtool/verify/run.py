@@ -18,17 +18,18 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.reading.version_evidence import has_indexed_tags
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes
+from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes, topic_text
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.checkpoint_file import readable_checkpoint
-from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, compacted_topics, topics
+from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, compacted_topics, topics, whole_topics
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.unproven_sizes import SIZE_UNKNOWN, is_log_file_size_known
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_configs, queue_ends, read_store_configs
 from rmqtool.verify.files.controller import epochs_ahead
@@ -51,6 +52,7 @@ from rmqtool.verify.files.side_stores import left_out_files, side_findings, side
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.files.transactions import transaction_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
+from rmqtool.verify.match.removed_messages import RemovedMessages, removed_messages
 from rmqtool.verify.match.second_side import missing_in_files, second_findings
 from rmqtool.verify.match.seen_splits import SeenSplits
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
@@ -69,6 +71,8 @@ from rmqtool.verify.survey.result import SplitResult, merge
 OnFinding = Callable[[Finding], None]
 
 _LOG: Final = "commitlog"
+FILLER, ORDER = "consumequeue.filler-readable", "consumequeue.order"
+"""Whether messages belong where filler stands, and whether records stand in another order too, the log tells."""
 
 
 def verify_store(
@@ -132,6 +136,7 @@ class _Verifier:
         self._on_finding, self._on_progress = on_finding, on_progress
         self._account, self._summary, self._doubts = Account(), Summary(), Doubts()
         self._seen_files: list[object] = []
+        self._held: list[Finding] = []
         self._begun = time.monotonic()
 
     def run(self) -> Summary:
@@ -206,6 +211,7 @@ class _Verifier:
         self, configs: dict[str, ConfigFile], queues: _CheckedQueues, index: IndexFiles, second: _CheckedQueues | None
     ) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
+        whole = whole_topics(configs[TOPICS]) if TOPICS in configs else None
         batch = frozenset(map(topic_bytes, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
         context = VerifyContext(
             self.store,
@@ -217,6 +223,7 @@ class _Verifier:
             queues.order,
             index=tuple(index.maps),
             unchecked_topics=frozenset(map(topic_bytes, compacted_topics(known))),
+            whole_topics=None if whole is None else frozenset(map(topic_bytes, whole)),
             is_index_known=index.is_known,
             has_indexed_tags=not self.rules.index_tags and has_indexed_tags(self.store),
         )
@@ -252,7 +259,8 @@ class _Verifier:
         maps = QueueMaps()
         for seen in self._threads.map(look, look.queues):
             queue = seen.result
-            self._say(seen.findings)
+            self._say(one for one in seen.findings if one.id not in (FILLER, ORDER))
+            self._held += [one for one in seen.findings if one.id in (FILLER, ORDER)]
             self._summary.unit_count += queue.unit_count
             look.note(seen)
             maps.add(queue_key(queue.topic, queue.queue_id), queue)
@@ -360,12 +368,29 @@ class _Verifier:
 
     # What all splits together say
 
+    def _held_findings(self, removed: RemovedMessages, *, is_compared: bool) -> Iterator[Finding]:
+        """Findings about queues alone, but for what the log explains: then a build again changes nothing."""
+        for one in self._held:
+            is_wrong = not is_compared or queue_key(one.topic or "", one.queue_id or 0) in self._doubts.queues
+            if one.id == ORDER:
+                text = f"{one.message}, as the records themselves say"
+                yield one if is_wrong else replace(one, severity=Severity.NOTE, message=text, repair=None)
+            elif not removed.explains(one):
+                yield one
+
     def _finish(self, context: VerifyContext, configs: dict[str, ConfigFile], log: _Log | None) -> None:
         whole = log.merged if log is not None and log.complete else None
+        removed = RemovedMessages()
         if log is not None and context.crosses:
-            self._say(missing_findings(context, missing_in_files(context, log.merged.missing)))
+            removed = removed_messages(context, missing_in_files(context, log.merged.missing))
+            log.merged.missing = removed.lacking
+            log.merged.last_unseen = max(log.merged.last_unseen, removed.last_physical_offset)
+            self._summary.removed_before = {topic_text(topic): end for topic, end in removed.ends.items()}
+            self._say(removed.findings(context))
+            self._say(missing_findings(context, removed.lacking))
             if context.second is not None:
                 self._say(second_findings(context.second, log.merged, whole))
+        self._say(self._held_findings(removed, is_compared=whole is not None and context.crosses))
         self._say(units_below(context))
         if whole is not None:
             self._summary.log_begin, self._summary.log_end = whole.begin, whole.end
@@ -380,7 +405,8 @@ class _Verifier:
                     self._say(missing_begin(self.store, whole.end, newest_record(context), into))
                     self._say(missing_end(self.store, whole.end, into))
                 if context.crosses:
-                    self._say(undispatched_header_findings(context, whole.missing, self._doubts))
+                    unconfigured = [run for run in removed.removed if removed.ends[run.topic] == OFFSETS_END]
+                    self._say(undispatched_header_findings(context, [*whole.missing, *unconfigured], self._doubts))
                     self._say(zero_queues(context, whole.missing))
             if context.crosses:
                 self._say(index_findings(context, whole, readable_checkpoint(self.store)))

@@ -18,9 +18,9 @@ from rmqtool.report.text_file import replace_text
 from rmqtool.store.directory import Segment
 from rmqtool.store.source import reason
 from rmqtool.verify.catalog.finding import Finding, Severity
-from rmqtool.verify.survey.result import SplitResult
+from rmqtool.verify.survey.result import Missing, SplitResult
 
-_FORMAT: Final = "rmqtool-verify-state-1"
+_FORMAT: Final = "rmqtool-verify-state-2"
 _MISSING: Final = ("missing", "missing_in_second")
 
 
@@ -107,7 +107,7 @@ def _decoded(encoded: dict[str, Any]) -> SplitResult:
         **{
             **encoded,
             "findings": findings,
-            **{name: [(run[0].encode("latin-1"), *run[1:]) for run in encoded[name]] for name in _MISSING},
+            **{name: [Missing(run[0].encode("latin-1"), *run[1:]) for run in encoded[name]] for name in _MISSING},
             "missing_keys": [tuple(run) for run in encoded["missing_keys"]],
             "last_record": None if last is None else tuple(last),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ class Summary:
         complete: False where options, a budget or a running broker left a part out, or something is not decoded.
         not_looked_at: what a broker uses and this run did not look at; empty where `complete` is true.
         splits_done, splits: of the log.
+        removed_before: physical offsets before which messages of topics were removed, by topic.
         checked_bytes: of all files that were looked at; `left_out_bytes` are those that were not.
     """
 
@@ -36,6 +38,7 @@ class Summary:
     log_begin: int | None = None
     log_end: int | None = None
     not_looked_at: tuple[UnreadFiles, ...] = ()
+    removed_before: Mapping[str, int] = field(default_factory=dict)
 
     def add(self, new_finding: Finding) -> None:
         """Count a finding."""

@@ -227,7 +227,7 @@ def test_units_of_tombstones_are_dead_but_in_the_first_file(golden_copy: Unpacke
     assert len(made.steps) == 1
 
 
-def test_the_first_of_two_records_with_one_queue_offset_keeps_it(golden_copy: Unpacked, tmp_path: Path) -> None:
+def test_the_record_that_the_queue_has_keeps_a_queue_offset_given_twice(golden_copy: Unpacked, tmp_path: Path) -> None:
     name = "5.5.0-clean-basic"
     path = golden_copy(name)
     later = [record for record in golden_stores.manifest(name).records if record.at > 2 * 65536]
@@ -237,7 +237,7 @@ def test_the_first_of_two_records_with_one_queue_offset_keeps_it(golden_copy: Un
     _edit(path, second, "queue_offset", kept.queue_offset)
     made = _planned(path, name, tmp_path / "staging", RebuildChoice(queues=True))
     units = _units(planned_store(path, name, made.steps), kept.topic, kept.queue_id)
-    (note,) = [note for note in made.notes if "The earlier" in note]
+    (note,) = [note for note in made.notes if "the same queue offset" in note]
     assert ": 1. " in note
     assert units[kept.queue_offset] == (kept.at, kept.size)
     assert units[second.queue_offset] == (third.at - third.at % 65536 - 8, 16)

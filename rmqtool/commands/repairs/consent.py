@@ -92,8 +92,9 @@ def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
             "messages whose commit log files are missing or too short (is the disk of the commit log mounted?)",
         ),
         (plan.loss.messages - plan.loss.without_log, "messages that can be read now"),
+        (plan.lowers_floor_by, "messages that consumers get today (at these queue offsets)"),
     ):
-        if not number or accept_loss:
+        if number <= 0 or accept_loss:
             continue
         if not asks:
             raise RefusedError(f"the plan discards {number} {what}; pass --accept-loss to agree")

@@ -90,7 +90,7 @@ def step_to_apply(plan: Plan, assessment: Assessment, line: CommandLine, flags: 
     """
     if (step := blocked_step(assessment)) is not None:
         return step
-    losses = plan.loss.messages
+    losses = plan.loss.messages + plan.lowers_floor_by
     reason = f"a person must agree to the loss of {counted(losses, 'message')}" if losses else "apply the plan"
     if flags is None:
         again = "run the same command without --dry-run"

@@ -22,7 +22,7 @@ from rmqtool.repair.delays import plan_delays
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.rebuild import ONLY_A_PART, RebuildChoice, plan_rebuild, require_log
 from rmqtool.repair.timer import plan_timer
-from rmqtool.repair.topics import plan_topics
+from rmqtool.repair.topics import plan_topics, with_restored_topics
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
@@ -51,31 +51,37 @@ def rebuild(
         list[str] | None,
         typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.", autocompletion=topics),
     ] = None,
+    restore_deleted: Annotated[
+        bool, typer.Option("--restore-deleted", help="Bring topics back that were deleted, as far as the log has them.")
+    ] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> Planner:
     """Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.
 
     Timer, delay offsets, topics.json and compacted topics are rebuilt only with their options, and alone. Only files
-    that do not match the commit log are changed. The plan comes first. The exit code of --dry-run is 3 if there is
-    something to do.
+    that do not match the commit log are changed. A topic that was deleted stays deleted, unless --topic names it or
+    --restore-deleted is given: then its queues come back, and its entry in topics.json with guessed settings. The plan
+    comes first. The exit code of --dry-run is 3 if there is something to do.
 
     Example: rmqtool rebuild /home/rocketmq/store --queues --topic Orders --dry-run
     """
-    choice = RebuildChoice(queues, index, checkpoint, frozenset(topic) if topic else None)
+    choice = RebuildChoice(queues or restore_deleted, index, checkpoint, frozenset(topic) if topic else None)
+    restored = None if restore_deleted else frozenset(topic or ())
     alone = {"timer": timer, "delay offsets": delay_offsets, "topics": topics_json, "compaction": compaction}
     chosen = [name for name, is_chosen in alone.items() if is_chosen]
     if chosen:
-        if queues or index or checkpoint or topic or master or len(chosen) > 1:
+        if queues or index or checkpoint or topic or restore_deleted or master or len(chosen) > 1:
             option = f"--{chosen[0].replace(' ', '-')}"
             raise UsageError(f"{option}: rebuild the {chosen[0]} alone, after the consume queues")
         return partial(_plan_alone, repair, chosen[0])
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
-        options = repair.build_options
+        options = replace(repair.build_options, restored=restored)
         staging = staging if master is None else staging.resolve()  # other processes write into it too
         with runner(master, conf, repair.messages) as splits:
             planned = plan_rebuild(store, repair.opened.rules, choice, staging, options, on_progress, splits)
+        planned = with_restored_topics(store, repair.opened.rules, planned, restored)
         for name in topic or ():
             if not any((staging / root / name).is_dir() for root in _ROOTS):  # the log has no message of it
                 for text in absent_topics([store], [glob.escape(name)]):

@@ -285,6 +285,7 @@ def _agree(planned: _PlannedRun) -> None:
         if request.apply is not None:
             demand_same(plan, read_saved(request.apply))
         _demand_harmless(plan, planned.repair, request)
+        _demand_unrestored(plan, planned.repair)
         demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
     except RefusedError as error:
         if request.output is not OutputFormat.TABLE:
@@ -302,6 +303,16 @@ def _demand_harmless(plan: Plan, repair: PlannedRepair, request: RepairRequest) 
         if repair.is_chosen:
             raise RefusedError(f"{error}; pass --accept-loss to apply it all the same") from error
         raise
+
+
+def _demand_unrestored(plan: Plan, repair: PlannedRepair) -> None:
+    """Refuse a plan that brings back what somebody deleted, unless a person asked for it."""
+    topics = plan.floor.restored_topics if plan.floor is not None and repair.restored is not None else ()
+    if back := [topic for topic in topics if repair.restored is not None and topic not in repair.restored]:
+        raise RefusedError(
+            f"the plan brings back topics that were deleted: {', '.join(back[:NAMED_MAX])}; pass --restore-deleted to "
+            "agree, or rebuild one of them with rebuild --topic"
+        )
 
 
 def _repair_copy(planned: _PlannedRun, copy: Path, places: StorePaths) -> int:
@@ -329,7 +340,8 @@ def _check_applied(planned: _PlannedRun, applied: Applied) -> int:
     if digest is not None:
         digest.know_again(applied.read_back)
     with messages.progress(f"{request.command}: check of the repaired store"):
-        checked, surprises = check_applied(store, opened.rules, planned.repair.begin, planned.plan.remaining, digest)
+        repair, remaining = planned.repair, planned.plan.remaining
+        checked, surprises = check_applied(store, opened.rules, repair.begin, remaining, repair.explained, digest)
     if surprises:
         messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
     plan_json = replace(planned, run=planned.run.with_store(store)).as_json(applied=True)
@@ -370,7 +382,7 @@ def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> _Planne
     settings = repair.settings or opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings, opened.store) if plan.steps else opened.store
     options = replace(forecast_options(opened.conf), digest=digest)
-    with PlanForecasts(opened.store, after, opened.rules, options, run.messages.note) as forecasts:
+    with PlanForecasts(opened.store, after, opened.rules, options, run.messages.note, repair) as forecasts:
         # The forecast of the store as it is needs nothing of the check: where memory has no limit, both continue at
         # once.
         if plan.steps and repair.begin is None and memory_budget().limit is None:
@@ -378,7 +390,7 @@ def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> _Planne
         if not repair.damage:
             checked = check_planned(after, opened.rules, repair, threads=thread_count(), digest=digest)
             plan = replace(plan, remaining=checked.left)
-            repair = replace(repair, looked_at=repair.looked_at | checked.looked_at)
+            repair = replace(repair, looked_at=repair.looked_at | checked.looked_at, explained=checked.explained)
             if checked.begin is None:
                 repair = replace(repair, begin=None, left_out=())
         of_delays = run.delays.notes(plan.steps)

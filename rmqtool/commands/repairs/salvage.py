@@ -99,6 +99,7 @@ def salvage_planner(repair: RepairRun, options: SalvageOptions, *, saves_lost: b
             notes=(*planned_salvage.notes, *planned_salvage.recovery.notes),
             details=outcome_json(planned_salvage.outcome),
             keep=keep if saves_lost else None,
+            corrects_log=True,
         )
 
     return plan

@@ -13,6 +13,7 @@ from typing import Final
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.topic_names import VALID_NAME
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import java_length
@@ -24,7 +25,6 @@ TOPIC_LENGTH_MAX: Final = 127
 RETRY_TOPIC_LENGTH_MAX: Final = 255
 DIRECTORY_NAME_MAX: Final = 255
 """Bytes of a name that file systems take."""
-_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z", re.ASCII)
 _SYSTEM_TOPICS: Final = frozenset(
     {
         names.SCHEDULE_TOPIC,
@@ -109,7 +109,7 @@ def topic_refusal(topic: str, rules: BrokerRules) -> str | None:
 
 def is_legal_name(name: str) -> bool:
     """Whether the name of a topic or a group has only characters that it may have."""
-    return _NAME.match(name) is not None
+    return VALID_NAME.match(name) is not None
 
 
 def is_kept_from_clients(topic: str, rules: BrokerRules) -> bool:

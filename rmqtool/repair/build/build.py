@@ -4,15 +4,17 @@ Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounde
 several threads, and each queue's units go to its file. Where the start of the log has expired, what an existing queue
 has before the log's first record stays: from there its queue offsets are continued.
 
-Where two records claim one place in a queue, the first one in the log keeps it, as in the broker's own dispatch: it is
-the one that consumers were given first. The other one is counted.
+Where a queue begins again, its topic was deleted and made again: what the log has of the topic before that was removed,
+and stays out of all its queues, but for what these have a unit for.
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -57,13 +59,20 @@ def build(
         UnreadableError: a file of the log, or the start of a queue, may not be read.
         WriteError: the directory does not take it.
     """
-    builder = _Build(BuildContext.of(store, rules, request, options or BuildOptions()), directory, on_progress)
+    setup = BuildContext.of(store, rules, request, options or BuildOptions())
+    builder = _Build(setup, directory, on_progress)
     if request.queue is None and not request.index:
         builder.look_at_end()
-    elif runner is None:
-        builder.run()
-    else:
-        builder.run_spread(runner)
+        return builder.built
+    builder.run(runner)
+    if again := builder.built.again:
+        # Of the same topics other queues may have records that were removed with those before: known only now.
+        for path in directory.iterdir():
+            shutil.rmtree(path)
+        removed = replace(setup.removed, again=again)
+        builder = _Build(replace(setup, removed=removed), directory, on_progress)
+        builder.run(runner)
+        builder.built.again = dict(again)
     return builder.built
 
 
@@ -84,8 +93,11 @@ class _Build:
             log_end=setup.store.log_start,
         )
 
-    def run(self) -> None:
-        """Build in this process."""
+    def run(self, runner: Runner | None) -> None:
+        """Build in this process, or with a runner."""
+        if runner is not None:
+            self._run_spread(runner)
+            return
         request = self._setup.request
         with DirectorySink(self.built.directory) as sink:
             index = self._index(sink) if request.index else None
@@ -98,7 +110,7 @@ class _Build:
             needs = [building.heads.needs(building.writer), self._index_head.needs(index) if index else None]
             self.built.needs = min((offset for offset in needs if offset is not None), default=None)
 
-    def run_spread(self, runner: Runner) -> None:
+    def _run_spread(self, runner: Runner) -> None:
         """Build with a runner: it reads the log, file by file, and then writes queues and index, share by share."""
         assert not self._setup.request.earlier, "what reaches below a window is told in one process only"
         limit = self._setup.request.log_end

@@ -10,23 +10,25 @@ from typing import Final, Self
 from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, EntrySelector
 from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
+from rmqtool.engine.dispatch.queue_writer import QueueEnd
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnknownSizeError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.queue_name import topic_bytes
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
 from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.build.queue_prefix import QueuePrefixes
-from rmqtool.repair.build.request import BuildOptions, BuildRequest
+from rmqtool.repair.build.request import BuildOptions, BuildRequest, RemovedTopics
 from rmqtool.repair.build.result import BuiltQueues
 from rmqtool.scan.log import may_hold_data
-from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
+from rmqtool.store.config.config_json import TOPICS, batch_topics, topics, whole_topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.index_slots import shows_entry_count
-from rmqtool.store.sink import FileSink, TrackingSink
+from rmqtool.store.sink import DirectorySink, FileSink, TrackingSink
 from rmqtool.store.sizes import DEFAULT_INDEX_FILE_SIZE
 
 _QUEUE: Final = (
@@ -106,6 +108,7 @@ class BuildContext:
     """What tells the entries that are wanted."""
     index_shape: tuple[int, int]
     """Slots and entries of an index file."""
+    removed: RemovedTopics = RemovedTopics()  # noqa: RUF009 - it is frozen
 
     @classmethod
     def of(cls, store: Store, rules: BrokerRules, request: BuildRequest, options: BuildOptions) -> Self:
@@ -119,7 +122,8 @@ class BuildContext:
         dispatching = EntrySelector(settings, request.queue is not None, request.index)
         sizes = sizes_of(store, options, settings, demands=has_records and request.queue is not None)
         index_shape = index_shape_of(store, demands=has_records and request.index)
-        return cls(store, rules, request, options, sizes, dispatching, index_shape)
+        removed = RemovedTopics(whole_topics(read_config(store.view, TOPICS)), options.restored)
+        return cls(store, rules, request, options, sizes, dispatching, index_shape, removed)
 
     @property
     def log_starts(self) -> tuple[int, ...]:
@@ -133,14 +137,15 @@ class QueueIndexBuilder:
     def __init__(
         self,
         setup: BuildContext,
-        sink: FileSink,
+        sink: DirectorySink,
         log: RecordOffsets,
         wants: Callable[[str, int], bool] | None,
         index: IndexWriter | None = None,
     ) -> None:
         """`wants` tells which queues; None writes the index only."""
-        self._sink = TrackingSink(sink)
-        self._wants = wants
+        self._directory, self._sink = sink, TrackingSink(sink)
+        self._wants, self._log, self._removed = wants, log, setup.removed
+        self._kept = KeptUnits(setup.store, setup.rules, setup.request.log_end)
         self.heads = QueuePrefixes(
             setup.store, setup.sizes, setup.store.log_start, is_window=bool(setup.request.earlier)
         )
@@ -152,8 +157,17 @@ class QueueIndexBuilder:
             partial(self.heads.ends, self._sink),
             with_queues=wants is not None,
             wants=wants,
-            make_queue=partial(GapPreservingQueueWriter, log=log, kept=KeptUnits(setup.store, setup.rules)),
+            make_queue=self._make_queue,
         )
+
+    def _make_queue(
+        self, _sink: FileSink, directory: str, file_size: int, rules: BrokerRules, end: QueueEnd
+    ) -> GapPreservingQueueWriter:
+        removed_before = self._removed.end(directory.split("/")[1])
+        return GapPreservingQueueWriter(
+            self._directory, directory, file_size, rules, end,
+            log=self._log, kept=self._kept, removed_before=removed_before,
+        )  # fmt: skip
 
     def finish(self) -> BuiltQueues:
         """Write what is left, and queues of which the log has no record any more.
@@ -167,12 +181,15 @@ class QueueIndexBuilder:
             self.heads.keep_others(self._sink, self._wants)
         built = BuiltQueues(refused=tuple(sorted(self.writer.refused.values())))
         for topic, queue_id, queue in self.writer.queues():
-            built.repeated += queue.ignored
             if isinstance(queue, GapPreservingQueueWriter):
                 queue.finish()
                 built.gap_units += queue.gap_units
+                built.superseded += queue.superseded
+                if queue.began_again is not None:
+                    built.again[topic] = min(queue.began_again, built.again.get(topic, OFFSETS_END))
                 if queue.misplaced:
                     built.displaced[f"{topic}/{queue_id}"] = queue.misplaced
                 for start, time_ms in queue.file_times_ms.items():
                     built.file_times_ms[f"{QUEUES}/{topic}/{queue_id}/{segment_name(start)}"] = time_ms
+            built.repeated += queue.ignored
         return built

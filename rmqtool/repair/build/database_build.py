@@ -25,12 +25,15 @@ from rmqtool.formats.rocksdb.queue import DISPATCHED, DISPATCHED_KEY, OFFSET, UN
 from rmqtool.repair.build.builder import dispatch_settings
 from rmqtool.repair.build.database_rows import FRAME_ROWS, DatabaseRows, Rows
 from rmqtool.repair.build.gap_queue_writer import RecordOffsets
+from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.build.log_pass import Bad, LogReading
-from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.build.request import BuildOptions, RemovedTopics
 from rmqtool.repair.build.result import file_step
 from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress
+from rmqtool.store.config.config_json import TOPICS, whole_topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.queue_database import FAMILIES, QueueDatabase, StoredEnd, StoredEnds
 from rmqtool.store.databases.rocksdb import RowBatch, require_library, write_database
 from rmqtool.store.directory import Store
@@ -55,6 +58,7 @@ class DatabaseBuild:
         notes: what a person should know, as sentences.
         bad: where the log has something that is no record; the database ends before it.
         rows_digest: of all rows of the staged one.
+        again: where in the log topics begin again, by topic.
     """
 
     store: Store
@@ -63,6 +67,7 @@ class DatabaseBuild:
     notes: list[str] = field(default_factory=list)
     bad: Bad | None = None
     rows_digest: str | None = None
+    again: Mapping[str, int] = field(default_factory=dict)
 
     def steps(self, why: str) -> Iterator[Step]:
         """Steps that replace the database.
@@ -106,21 +111,27 @@ def build_database(
     if selects is not None and (old is None or old.failure is not None):
         raise UnsupportedError("the database of the consume queues cannot be read, so all queues have to be rebuilt")
     log = RecordOffsets([segment.start for segment in store.commitlog])
-    rows = DatabaseRows(log)
+    readable = old if old is not None and old.failure is None else None
+    removed = RemovedTopics(whole_topics(read_config(store.view, TOPICS)), options.restored)
+    kept = KeptUnits(store, rules, log_end)
+    rows = DatabaseRows(log, removed, kept)
     try:
         bad = _read_log(store, rules, rows, log, selects, log_end, options, on_progress)
-        readable = old if old is not None and old.failure is None else None
+        if rows.again:  # other queues of the topics may have records that were removed with those before
+            removed = replace(removed, again=rows.again)
+            rows = DatabaseRows(log, removed, kept)
+            bad = _read_log(store, rules, rows, log, selects, log_end, options, on_progress)
         database = _NewDatabase(store, rows, selects, readable, known_ends or {})
         directory = old.directory if old is not None else QUEUES
         if old is not None and database.is_same():
-            return DatabaseBuild(store, directory, None, bad=bad)
+            return DatabaseBuild(store, directory, None, bad=bad, again=removed.again)
         rows.gap_units = rows.unfilled = 0
         staged = staging / "rocksdb" / directory
         staged.mkdir(parents=True)
         digest = write_database(staged, {FAMILIES[0]: database.unit_batches(), FAMILIES[1]: database.end_batches()})
     except OSError as error:
         raise WriteError(f"temporary file: {reason(error)}") from error
-    return DatabaseBuild(store, directory, staged, _notes(rows, old), bad, digest)
+    return DatabaseBuild(store, directory, staged, _notes(rows, old), bad, digest, removed.again)
 
 
 def _read_log(

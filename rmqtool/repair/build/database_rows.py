@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.formats.consumequeue import UNIT as FILE_UNIT
-from rmqtool.formats.queue_name import QueueKey
+from rmqtool.formats.queue_name import QueueKey, topic_text
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.build.gap_queue_writer import GAP_UNITS_MAX, RecordOffsets
+from rmqtool.repair.build.kept_units import KeptUnits
+from rmqtool.repair.build.request import RemovedTopics
 from rmqtool.store.databases.queue_database import ROW_SIZE, StoredEnd, row_type
 
 Rows = NDArray[Any]
@@ -31,10 +34,15 @@ class QueueRowsBuilder:
 
     parts: list[tuple[int, int]] = field(default_factory=list)
     """Numbers of rows, and how many follow each other."""
+    first: int = 0
+    """The queue offset of the first record."""
     last: int = -1
     """The highest queue offset."""
     is_in_order: bool = True
     end: StoredEnd | None = None
+    cuts: list[tuple[int, int]] = field(default_factory=list)
+    """After how many rows the queue went on at an earlier place, and at which."""
+    row_count: int = 0
 
 
 class DatabaseRows:
@@ -43,11 +51,20 @@ class DatabaseRows:
     Attributes:
         queues: by topic and queue id.
         dispatched: end of the last record that has a unit.
+        again: where in the log topics begin again of which a queue does, by topic.
         gap_units: units that stand for messages that the log does not have.
         unfilled: messages that the log does not have, and for which no unit can stand.
     """
 
-    def __init__(self, log: RecordOffsets) -> None:
+    def __init__(self, log: RecordOffsets, removed: RemovedTopics | None = None, kept: KeptUnits | None = None) -> None:
+        """Take rows; see `GapPreservingQueueWriter` for which of several records has a place.
+
+        Args:
+            removed: what was removed of topics.
+            kept: has what the queues had before.
+        """
+        self._removed, self._kept = removed or RemovedTopics(), kept
+        self.again: dict[str, int] = {}
         self.queues: dict[QueueKey, QueueRowsBuilder] = {}
         self.dispatched = 0
         self.gap_units = 0
@@ -68,9 +85,34 @@ class DatabaseRows:
         rows["record_size"], rows["tags_code"] = entries.record_sizes, entries.tags_codes
         rows["store_timestamp_ms"] = entries.store_timestamps_ms
         rows = rows[rows["queue_offset"] >= 0]
+        key = (entries.topic, entries.queue_id)
+        removed_before = self._removed.end(topic_text(entries.topic))
+        if removed_before:
+            rows = rows[(rows["physical_offset"] >= removed_before) | self._are_kept(key, rows)]
+        for part in np.split(rows, np.flatnonzero(np.diff(rows["queue_offset"].astype(np.int64)) != 1) + 1):
+            if len(part):
+                self._enter(key, part)
+
+    def _enter(self, key: QueueKey, rows: Rows) -> None:
+        """Enter records with consecutive queue offsets."""
+        queue = self.queues.get(key)
+        first = int(rows["queue_offset"][0])
+        if queue is not None and first <= queue.last:
+            is_kept = self._are_kept(key, rows)
+            others = self._kept_at(key, first, len(rows))
+            is_older = (others >= 0) & (others < rows["physical_offset"]) & (rows["queue_offset"] <= queue.last)
+            if (is_older & ~is_kept).any() or not (len(rows) > 1 or is_kept[0]):
+                rows = rows[~(is_older | (rows["queue_offset"] <= queue.last)) | is_kept]
+            else:
+                queue.cuts.append((queue.row_count, first))
+                queue.last = first - 1
+                if first <= queue.first:
+                    topic = topic_text(key[0])
+                    self.again[topic] = min(int(rows["physical_offset"][0]), self.again.get(topic, OFFSETS_END))
         if not len(rows):
             return
-        queue = self.queues.setdefault((entries.topic, entries.queue_id), QueueRowsBuilder())
+        queue = self.queues.setdefault(key, QueueRowsBuilder(first=first))
+        queue.row_count += len(rows)
         places = np.concatenate([[queue.last], rows["queue_offset"]])
         queue.is_in_order &= bool((places[1:] > places[:-1]).all())
         queue.last = int(places.max())
@@ -85,14 +127,34 @@ class DatabaseRows:
         queue = self.queues[key]
         self._rows.flush()
         parts: Iterable[Rows] = (self._read(*part) for part in queue.parts)
-        if not queue.is_in_order:
-            rows = np.concatenate(list(parts))[::-1]
+        if not queue.is_in_order or queue.cuts:
+            rows = np.concatenate(list(parts))
+            stays = np.ones(len(rows), np.bool_)
+            for count, place in queue.cuts:
+                stays[:count] &= rows["queue_offset"][:count] < place
+            rows = rows[stays][::-1]
             _, at = np.unique(rows["queue_offset"].astype(np.int64), return_index=True)
             parts = (rows[at],)
         following: int | None = None
         for rows in parts:
             yield from self._filled(self._without_tombstones(rows), following)
             following = int(rows["queue_offset"][-1]) + 1
+
+    def _kept_at(self, key: QueueKey, first: int, count: int) -> NDArray[np.int64]:
+        if self._kept is None:
+            return np.full(count, -1, np.int64)
+        return self._kept.physical_offsets(f"consumequeue/{topic_text(key[0])}/{key[1]}", first, count)
+
+    def _are_kept(self, key: QueueKey, rows: Rows) -> NDArray[np.bool_]:
+        """Which records the queue has at their own places."""
+        places = rows["queue_offset"].astype(np.int64)
+        if not places.size or self._kept is None:
+            return np.zeros(places.size, np.bool_)
+        kept = np.zeros(places.size, np.bool_)
+        for part in np.split(np.arange(places.size), np.flatnonzero(np.diff(places) != 1) + 1):
+            units = self._kept_at(key, int(places[part[0]]), part.size)
+            kept[part] = units == rows["physical_offset"][part]
+        return kept
 
     def _read(self, first: int, count: int) -> Rows:
         return np.frombuffer(os.pread(self._rows.fileno(), count * ROW_SIZE, first * ROW_SIZE), row_type())

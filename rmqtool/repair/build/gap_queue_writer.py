@@ -3,13 +3,19 @@
 The broker's own dispatch closes a gap by moving all later entries up, and puts filler before a queue that begins
 in the middle. Filler makes a later put vanish (`ConsumeQueue#putMessagePositionInfo`), so here stand units that cannot
 be read: a pull skips them and nothing else.
+
+**Which of several records has a place.** Where the queue has a unit for one of them, that one keeps it: consumers get
+it there. Else the newest one has it, for a broker numbers a message by the end of its queue: what had that place or a
+later one before was gone from the queue, with a deleted topic or with units that were lost. A single record that steps
+back says nothing, for its header may be wrong: two have to follow each other.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -21,13 +27,14 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.repair.build.kept_units import KeptUnits
-from rmqtool.store.sink import FileSink
+from rmqtool.store.sink import ReadableSink
 
 GAP_UNITS_MAX: Final = 1 << 24
 """Units that are put into one gap; a record further ahead has a queue offset that nobody should believe."""
 
 GAP_FILES_MAX: Final = 1000
 """Files that one gap may take, where they are small."""
+BLOCK_UNITS: Final = 1 << 16
 
 
 @dataclass
@@ -63,13 +70,15 @@ class GapPreservingQueueWriter(QueueWriter):
     """One queue of 20-byte units, each at its record's own queue offset.
 
     Attributes:
-        gap_units: units that were put where the log has no record.
+        gap_units: once finished, units that stand where the log has no record.
+        superseded: records whose places, or places before them, newer records of the queue have.
+        began_again: physical offset of the record with which the whole queue began again; None where it did not.
         file_times_ms: store time of the last record in each file, by the file's start in the queue's stream.
     """
 
     def __init__(
         self,
-        sink: FileSink,
+        sink: ReadableSink,
         directory: str,
         file_size: int,
         rules: BrokerRules,
@@ -77,17 +86,32 @@ class GapPreservingQueueWriter(QueueWriter):
         *,
         log: RecordOffsets,
         kept: KeptUnits | None = None,
+        removed_before: int = 0,
     ) -> None:
-        """See `QueueWriter`; `kept` has what the queue had before."""
+        """See `QueueWriter`.
+
+        Args:
+            kept: has what the queue had before.
+            removed_before: records before this physical offset were removed, but for those that the queue has.
+        """
         super().__init__(sink, directory, file_size, rules, end)
-        self._log, self._kept = log, kept
+        self._built, self._log, self._kept, self._removed_before = sink, log, kept, removed_before
+        self._first_start = self._last_start
+        """Stream position at which the first file begins; of those that were there, the last one."""
         self._last_place = -1
         """Physical offset of the last record that was put."""
         self._dead_end: tuple[int, int] | None = None
         """Of a last unit that is dead: its place in the stream, and where in the log its tombstone ends."""
         self._next_queue_offset: int | None = None
         """After the last record that was put; None before the first one."""
-        self.gap_units = 0
+        self._last_kept = -1
+        """A place whose record consumers get there, so that the queue is not cut there or before."""
+        self._gaps: list[tuple[int, int]] = []
+        """Places [begin, end) with units for which the log had no record so far."""
+        self._step_back: tuple[QueueEntries, Int64s] | None = None
+        """A single record at the place of an older one, until the next record tells whether the queue goes on there."""
+        self.gap_units = self.superseded = 0
+        self.began_again: int | None = None
         self.file_times_ms: dict[int, int] = {}
 
     def shows(self, entries: QueueEntries) -> NDArray[np.bool_]:
@@ -99,22 +123,129 @@ class GapPreservingQueueWriter(QueueWriter):
 
     def put(self, entries: QueueEntries, tags_codes: Int64s | None = None) -> None:
         """Enter records; see `QueueWriter.put`."""
-        queue_offsets = entries.queue_offsets
         codes = entries.tags_codes if tags_codes is None else tags_codes
-        jumps = np.flatnonzero(queue_offsets[1:] > queue_offsets[:-1] + 1) + 1
-        start = 0
-        for stop in [*jumps.tolist(), queue_offsets.size]:
-            part = _part(entries, start, stop)
-            first = int(queue_offsets[start])
-            if self._next_queue_offset is None:
+        if entries.physical_offsets.size and entries.physical_offsets[0] < self._removed_before:
+            stays = (entries.physical_offsets >= self._removed_before) | self._are_kept(entries)
+            entries, codes = entries.some(stays), codes[stays]
+        for start, stop in _runs(entries.queue_offsets):
+            self._enter(_part(entries, start, stop), codes[start:stop])
+
+    def _enter(self, run: QueueEntries, codes: Int64s) -> None:
+        """Enter records with consecutive queue offsets."""
+        if self._step_back is not None:
+            before, before_codes = self._step_back
+            self._step_back = None
+            goes_on = int(run.queue_offsets[0]) == int(before.queue_offsets[0]) + 1
+            if goes_on and self._cut_at(int(before.queue_offsets[0]), int(before.physical_offsets[0])):
+                self._append(before, before_codes)
+            else:
+                self._leave_out(before, before_codes, int(run.queue_offsets[0]))
+        while run.physical_offsets.size:
+            first = int(run.queue_offsets[0])
+            if self._last_start is not None and self._next_queue_offset is None:
                 self._cut_head(first)
-            if self._next_queue_offset is None or first > self._next_queue_offset:
-                self._fill_gap(first, int(part.physical_offsets[0]))
-            super().put(part, codes[start:stop])
-            self._next_queue_offset = int(queue_offsets[stop - 1]) + 1
-            self._last_place = int(part.physical_offsets[-1])
-            self._note_times(part)
-            start = stop
+            if self._last_start is None or not 0 <= first < self._end // UNIT_SIZE:
+                self._append(run, codes)
+                return
+            settled = self._enter_inside(run, codes)
+            run, codes = _part(run, settled, run.physical_offsets.size), codes[settled:]
+
+    def _leave_out(self, record: QueueEntries, codes: Int64s, following: int | None) -> None:
+        """Do with a single record that steps back what brokers do: one that says 0 goes to the end.
+
+        Args:
+            following: the queue offset of the next record; None where there is none.
+        """
+        end = self._end // UNIT_SIZE
+        if int(record.queue_offsets[0]) == 0 and following in (None, end + 1):
+            super().put(record, codes)
+            self._next_queue_offset = end + 1
+        else:
+            self.ignored += 1
+
+    def _append(self, run: QueueEntries, codes: Int64s) -> None:
+        """Enter records at the queue's end, or after a gap."""
+        first = int(run.queue_offsets[0])
+        if self._next_queue_offset is None or first > self._next_queue_offset:
+            self._fill_gap(first, int(run.physical_offsets[0]))
+        super().put(run, codes)
+        if self._first_start is None and self.begin is not None:
+            self._first_start = self._file_start(self.begin)
+        self._note(run)
+
+    def _enter_inside(self, run: QueueEntries, codes: Int64s) -> int:
+        """Enter records at places that the queue has already; how many are settled, less than all where it is cut."""
+        first = int(run.queue_offsets[0])
+        count = min(run.physical_offsets.size, self._end // UNIT_SIZE - first, BLOCK_UNITS)
+        here = _part(run, 0, count)
+        places, offsets = here.queue_offsets, here.physical_offsets
+        units, kept = self._units_at(first, count), self._kept_at(first, count)
+        built = units["physical_offset"].astype(np.int64)
+        is_free = units["record_size"] == 0
+        is_same = (built == offsets) & ~is_free
+        for low, high in self._gaps:
+            is_free |= (places >= low) & (places < high)
+        is_free &= ~is_same & (places * UNIT_SIZE >= (self._first_start or 0))
+        is_own = (kept == offsets) & ~is_same & (places * UNIT_SIZE >= (self._first_start or 0))
+        is_other = (kept == built) & ~(is_same | is_free | is_own)
+        differing = np.flatnonzero(~(is_same | is_free | is_other))
+        stop = int(differing[0]) if differing.size else count
+        entered = np.flatnonzero(is_free[:stop])
+        for low, high in _runs(entered):
+            part = slice(int(entered[low]), int(entered[high - 1]) + 1)
+            self._write_units(int(places[part][0]), _units_of(_part(here, part.start, part.stop), codes[part]))
+        if entered.size:
+            self._gaps = [gap for span in self._gaps for gap in _without(span, places[entered])]
+        self.ignored += int(is_other[:stop].sum())
+        if stop:
+            self._note(_part(here, 0, stop))
+        if stop == count:
+            return count
+        if run.physical_offsets.size - stop == 1 and not is_own[stop]:
+            self._step_back = _part(run, stop, stop + 1), codes[stop:]
+            return stop + 1
+        if self._cut_at(first + stop, int(offsets[stop])):
+            return stop
+        if is_own[stop]:
+            self._write_units(first + stop, _units_of(_part(here, stop, stop + 1), codes[stop : stop + 1]))
+            self.superseded += 1
+        else:
+            self.ignored += 1
+        return stop + 1
+
+    def _cut_at(self, place: int, physical_offset: int) -> bool:
+        """End the queue before a place that a newer record has, unless consumers get what stands there or later."""
+        position, end = place * UNIT_SIZE, self._end
+        begins_again = self.begin is not None and position <= self.begin
+        if not begins_again and position < (self._first_start or 0):
+            return False  # what comes before the first record of the log stays
+        if place <= self._last_kept:
+            return False
+        for at in reversed(range(place, end // UNIT_SIZE, BLOCK_UNITS)):
+            count = min(BLOCK_UNITS, end // UNIT_SIZE - at)
+            units = self._units_at(at, count)
+            is_kept = (units["physical_offset"] == self._kept_at(at, count)) & (units["record_size"] > 0)
+            if is_kept.any():
+                self._last_kept = at + int(np.flatnonzero(is_kept)[-1])
+                return False
+        for start in range(self._file_start(position), end, self._file_size):
+            if begins_again or start >= position:
+                self._sink.remove(self._path(start)) if start >= (self._first_start or 0) else None
+                self.file_times_ms.pop(start, None)
+            else:
+                zeros = bytes(min(end, start + self._file_size) - position)
+                self._sink.write_at(self._path(start), position - start, zeros)
+        self.superseded += (end - max(position, self.begin or 0)) // UNIT_SIZE
+        self._gaps = [(low, min(high, place)) for low, high in self._gaps if low < place]
+        self._dead_end = None
+        if begins_again:
+            self._first_start = self._last_start = self._next_queue_offset = self.begin = None
+            self._end = 0
+            self.began_again = physical_offset
+        else:
+            self._last_start, self._end = self._file_start(position - UNIT_SIZE), position
+            self._next_queue_offset = place
+        return True
 
     def _cut_head(self, queue_offset: int) -> None:
         """Drop units of expired messages from the place of the queue's first record in the log on: they are wrong."""
@@ -127,7 +258,7 @@ class GapPreservingQueueWriter(QueueWriter):
     def _fill_gap(self, queue_offset: int, physical_offset: int) -> None:
         """Bring the queue's end to a queue offset."""
         expected = queue_offset * UNIT_SIZE
-        begin = self._end if self._last_start is not None else expected - expected % self._file_size
+        begin = self._end if self._last_start is not None else self._file_start(expected)
         count = (expected - begin) // UNIT_SIZE
         most = min(GAP_UNITS_MAX, GAP_FILES_MAX * self._file_size // UNIT_SIZE)
         if queue_offset <= 0 or not 0 < count <= most:
@@ -137,21 +268,25 @@ class GapPreservingQueueWriter(QueueWriter):
         if units is None:
             return
         if self._last_start is None:
-            self._last_start = self._end = self.begin = begin
+            self._first_start = self._last_start = self._end = self.begin = begin
             self._sink.create(self._path(begin), self._file_size)
+        if unit is not None:
+            self._gaps.append((begin // UNIT_SIZE, expected // UNIT_SIZE))
         while self._end < expected:
             start = self._file_for(self._end)
             room = (min(expected, start + self._file_size) - self._end) // UNIT_SIZE
             at = (self._end - begin) // UNIT_SIZE
             self._write(self._end, units.repeat(room) if unit is not None else units[at : at + room].copy())
             self._end += room * UNIT_SIZE
-        self.gap_units += count if unit is not None else 0
 
     def _units_before(self, begin: int, end: int, physical_offset: int) -> NDArray[Any] | None:
         """What the queue had in a gap before a record."""
         if self._kept is None:
             return None
-        return self._kept.between(self._directory, (begin, end), (self._last_place, physical_offset))
+        own = self._kept.of_own_records(self._directory, (begin, end))
+        if own is not None:
+            return own
+        return self._kept.of_light_queue(self._directory, (begin, end), (self._last_place, physical_offset))
 
     def _write(self, stream_position: int, units: NDArray[Any]) -> None:
         """Write units, those of tombstones dead, so that nobody receives a message that nobody sent."""
@@ -164,12 +299,62 @@ class GapPreservingQueueWriter(QueueWriter):
                 units[index] = units[index] if unit is None else unit[0]
         super()._write(stream_position, units)
 
+    def _write_units(self, place: int, units: NDArray[Any]) -> None:
+        """Write units at places before the queue's end."""
+        for index, physical_offset in enumerate(units["physical_offset"].tolist()) if self._log.tombstones else ():
+            unit = self._log.dead_unit(physical_offset, in_front=False)
+            if physical_offset in self._log.tombstones and unit is not None:
+                units[index] = unit[0]
+        for at, start, count in self._file_parts(place, len(units)):
+            part = units[at - place : at - place + count]
+            self._sink.write_at(self._path(start), at * UNIT_SIZE - start, part.tobytes())
+
+    def _units_at(self, place: int, count: int) -> NDArray[Any]:
+        """What was built at places before the queue's end; zeros before its first file."""
+        parts = [np.empty(0, UNIT.dtype)]
+        for at, start, part_count in self._file_parts(place, count):
+            raw = b""
+            if start >= (self._first_start or 0):
+                raw = self._built.read_at(self._path(start), at * UNIT_SIZE - start, part_count * UNIT_SIZE)
+            parts.append(np.frombuffer(raw.ljust(part_count * UNIT_SIZE, b"\0"), UNIT.dtype))
+        return np.concatenate(parts)
+
+    def _file_parts(self, place: int, count: int) -> Iterator[tuple[int, int, int]]:
+        """Places as they lie in files: the first one, where the file begins, and how many."""
+        per_file = self._file_size // UNIT_SIZE
+        at, end = place, place + count
+        while at < end:
+            part_count = min(end - at, per_file - at % per_file)
+            yield at, self._file_start(at * UNIT_SIZE), part_count
+            at += part_count
+
+    def _file_start(self, position: int) -> int:
+        return position - position % self._file_size
+
+    def _kept_at(self, place: int, count: int) -> Int64s:
+        """Where the units lead to that the queue had before at some places; -1 for no unit."""
+        if self._kept is None:
+            return np.full(count, -1, np.int64)
+        return self._kept.physical_offsets(self._directory, place, count)
+
+    def _are_kept(self, entries: QueueEntries) -> NDArray[np.bool_]:
+        """Which records the queue had before at their own places."""
+        kept = np.zeros(entries.physical_offsets.size, np.bool_)
+        for start, stop in _runs(entries.queue_offsets):
+            first = int(entries.queue_offsets[start])
+            if first >= 0:
+                kept[start:stop] = self._kept_at(first, stop - start) == entries.physical_offsets[start:stop]
+        return kept
+
     def finish(self) -> None:
         """Let a dead unit at the queue's end reach to the end of its tombstone.
 
         By the last unit brokers tell what of the log is in the queues. What comes after it, 5.3.2 to 5.4.0 enter once
         more, and do not start where the last file of a queue is full.
         """
+        if self._step_back is not None:
+            self._leave_out(*self._step_back, None)
+        self.gap_units = sum(high - low for low, high in self._gaps)
         if self._dead_end is None:
             return
         position, tombstone_end = self._dead_end
@@ -178,7 +363,10 @@ class GapPreservingQueueWriter(QueueWriter):
         unit["record_size"] = tombstone_end - unit["physical_offset"]
         super()._write(position, unit)
 
-    def _note_times(self, entries: QueueEntries) -> None:
+    def _note(self, entries: QueueEntries) -> None:
+        """Remember where records end, and the times of the files that they are in."""
+        self._next_queue_offset = int(entries.queue_offsets[-1]) + 1
+        self._last_place = int(entries.physical_offsets[-1])
         positions = entries.queue_offsets * UNIT_SIZE
         starts = positions - positions % self._file_size
         last = np.flatnonzero(np.append(starts[1:] != starts[:-1], True))
@@ -191,3 +379,27 @@ def _part(entries: QueueEntries, start: int, stop: int) -> QueueEntries:
         return entries
     columns: list[Any] = [column[start:stop] for column in entries[3:]]
     return QueueEntries(*entries[:3], *columns)
+
+
+def _runs(numbers: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Where consecutive numbers begin and end."""
+    if numbers.size:
+        yield from pairwise([0, *(np.flatnonzero(numbers[1:] != numbers[:-1] + 1) + 1).tolist(), numbers.size])
+
+
+def _without(span: tuple[int, int], places: Int64s) -> Iterator[tuple[int, int]]:
+    """What is left of [begin, end) without some of its places, which are in order."""
+    at = span[0]
+    for place in places[(places >= span[0]) & (places < span[1])].tolist():
+        if at < place:
+            yield at, place
+        at = place + 1
+    if at < span[1]:
+        yield at, span[1]
+
+
+def _units_of(entries: QueueEntries, codes: Int64s) -> NDArray[Any]:
+    units = np.empty(entries.physical_offsets.size, UNIT.dtype)
+    units["physical_offset"], units["record_size"] = entries.physical_offsets, entries.record_sizes
+    units["tags_code"] = codes
+    return units

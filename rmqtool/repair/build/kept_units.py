@@ -1,12 +1,16 @@
-"""Units of light queues that stay where the log no longer tells which queues a record named beside its own.
+"""Units that the queues of a store have, and that a build keeps.
 
-Properties tell them, and nothing protects the properties of records without a checksum of their own. Without such a
-unit all later messages of the light queue would move up.
+Consumers get what these lead to, at these queue offsets. So where several records claim a place, the unit tells which
+one has it; and where the log lacks a message, the queue's own units stay if each leads to a record that belongs there.
+
+Units of light queues stay where the log no longer tells which queues a record named beside its own: properties tell
+them, and nothing protects the properties of records without a checksum of their own. Without such a unit all later
+messages of the light queue would move up.
 """
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,7 +23,7 @@ from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.formats.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
@@ -29,21 +33,70 @@ KEPT_MAX: Final = 10_000
 
 
 class KeptUnits:
-    """Looks up what a store's light queues have in a gap."""
+    """Looks up what a store's queues have at some places."""
 
-    def __init__(self, store: Store, rules: BrokerRules) -> None:
-        self._store, self._rules = store, rules
-        self._queues = {
-            queue.directory: queue for name, queue in store.queues.items() if name[0].startswith(LMQ_PREFIX)
-        }
+    def __init__(self, store: Store, rules: BrokerRules, log_end: int | None = None) -> None:
+        """`log_end` is where the log is to end; None: where it ends now."""
+        self._store, self._rules, self._log_end = store, rules, log_end
+        self._queues = {queue.directory: queue for queue in store.queues.values()}
+        database = store.queue_database
+        self._database = database if database is not None and database.failure is None else None
 
-    def between(self, directory: str, places: tuple[int, int], physical: tuple[int, int]) -> NDArray[Any] | None:
+    def physical_offsets(self, directory: str, place: int, count: int) -> NDArray[np.int64]:
+        """Where the units of a queue lead to; -1 where there is none that a broker takes for one, or it is filler.
+
+        Args:
+            directory: of the queue as files have it, also where it is in a database.
+        """
+        offsets = np.full(count, -1, np.int64)
+        if self._database is not None:
+            _, topic, queue_id = directory.split("/")
+            rows = self._database.between((topic, int(queue_id)), place, place + count)
+            offsets[rows["queue_offset"].astype(np.int64) - place] = rows["physical_offset"]
+            return offsets
+        queue = self._queues.get(directory)
+        for segment in queue.segments if queue is not None else ():
+            low, high = max(place * UNIT_SIZE, segment.start), min((place + count) * UNIT_SIZE, segment.end)
+            if low >= high or low % UNIT_SIZE:
+                continue
+            with suppress(UnreadableError), closing(self._store.view.open(segment.path)) as source:
+                raw = read_range(source, low - segment.start, high - low)
+                units = np.frombuffer(raw[: len(raw) // UNIT_SIZE * UNIT_SIZE], UNIT.dtype)
+                is_unit = (units["physical_offset"] >= 0) & (units["record_size"] > 0)
+                is_unit &= units != np.array(FILLER_UNIT, UNIT.dtype)
+                at = low // UNIT_SIZE - place
+                offsets[at : at + len(units)] = np.where(is_unit, units["physical_offset"], -1)
+        return offsets
+
+    def of_own_records(self, directory: str, places: tuple[int, int]) -> NDArray[Any] | None:
+        """The units of a queue at stream positions; None unless each leads to a whole record that says its place."""
+        _, topic, queue_id = directory.split("/")
+        try:
+            units = self._units(directory, *places)
+            if units is None:
+                return None
+            with OpenFiles(self._store.view) as files:
+                log, place = Log(self._store, self._rules, files), places[0] // UNIT_SIZE
+                for number, (at, size) in enumerate(units[["physical_offset", "record_size"]].tolist()):
+                    record = read_record(log, at) if self._log_end is None or at < self._log_end else None
+                    if record is None or (record.physical_offset, record.size) != (at, size):
+                        return None
+                    claim = record.topic, str(record.queue_id), record.queue_offset
+                    if claim != (topic, queue_id, place + number) or record.body_crc_ok is not True:
+                        return None
+        except UnreadableError:
+            return None
+        return units
+
+    def of_light_queue(self, directory: str, places: tuple[int, int], physical: tuple[int, int]) -> NDArray[Any] | None:
         """The units of a light queue for a gap; None unless each leads to a whole record that names no further queue.
 
         Args:
             places: stream positions at which the gap begins and ends.
             physical: physical offsets of the records before and after the gap; the units lead to others in between.
         """
+        if not directory.split("/")[1].startswith(LMQ_PREFIX):
+            return None
         try:
             units = self._units(directory, *places)
             if units is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from rmqtool.engine.rules.topic_names import is_deletable
 from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.build.log_pass import PART_BYTES
 from rmqtool.scan.log_digest import LogDigest
 
@@ -25,6 +27,7 @@ class BuildOptions:
         digest: what is known of the log already, and is told what a build reads.
         keeps_keys: whether the digest is told what records put into the index, for a later check of it.
         shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
+        restored: deleted topics whose messages are entered too; None: all of them.
     """
 
     delays_ms: tuple[int, ...] = field(default_factory=parse_delay_levels)
@@ -38,6 +41,30 @@ class BuildOptions:
     digest: LogDigest | None = field(default=None, compare=False, repr=False)
     keeps_keys: bool = True
     shows_tombstones: bool = False
+    restored: frozenset[str] | None = frozenset()
+
+
+@dataclass(frozen=True)
+class RemovedTopics:
+    """Up to where in the log the messages of topics were removed, because the topics were deleted.
+
+    Attributes:
+        whole: all topics that are configured; None where no whole configuration tells.
+        restored: see `BuildOptions`.
+        again: where topics begin again whose names are used again.
+    """
+
+    whole: frozenset[str] | None = None
+    restored: frozenset[str] | None = frozenset()
+    again: Mapping[str, int] = field(default_factory=dict)
+
+    def end(self, topic: str) -> int:
+        """Physical offset before which the messages of a topic were removed; 0 where none was."""
+        if topic in self.again:
+            return self.again[topic]
+        is_restored = self.restored is None or topic in self.restored
+        is_deleted = self.whole is not None and topic not in self.whole and is_deletable(topic)
+        return OFFSETS_END if is_deleted and not is_restored else 0
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ class BuiltQueues:
 
     Attributes:
         repeated: records that found their place in a queue taken.
+        superseded: records whose places newer ones of their queue have.
+        again: where in the log topics begin again of which a queue does, by topic.
         gap_units: units for messages that the log does not have.
         displaced: records at another queue offset than they say, by queue.
         file_times_ms: store time of the last record in a queue file, by path.
@@ -37,6 +39,8 @@ class BuiltQueues:
     """
 
     repeated: int = 0
+    superseded: int = 0
+    again: dict[str, int] = field(default_factory=dict)
     gap_units: int = 0
     displaced: dict[str, int] = field(default_factory=dict)
     file_times_ms: dict[str, int] = field(default_factory=dict)
@@ -45,6 +49,9 @@ class BuiltQueues:
     def add(self, others: BuiltQueues) -> None:
         """Count other queues of the same store too."""
         self.repeated += others.repeated
+        self.superseded += others.superseded
+        for topic, physical_offset in others.again.items():
+            self.again[topic] = min(physical_offset, self.again.get(topic, physical_offset))
         self.gap_units += others.gap_units
         self.displaced.update(others.displaced)
         self.file_times_ms.update(others.file_times_ms)
@@ -93,8 +100,12 @@ class BuildResult(BuiltQueues):
         notes = list(self.refused)
         if self.repeated:
             notes.append(
-                f"Records with the same queue offset as an earlier record of their queue: {self.repeated}. The earlier "
-                "record keeps it, as in the broker's own dispatch"
+                f"Records with the same queue offset as another record of their queue: {self.repeated}. The one that "
+                "consumers get today keeps it"
+            )
+        if self.superseded:
+            notes.append(
+                f"Records before the place where their queue began again: {self.superseded}. They are not entered"
             )
         if self.gap_units:
             notes.append(f"Units of messages that the commit log does not have: {self.gap_units}. Consumers skip them")

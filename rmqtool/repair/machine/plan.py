@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
+from rmqtool.forecast.floor import Floor
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
-from rmqtool.report.text import counted
 from rmqtool.store.file_kinds import FENCE_NAME
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.probe_lock import LOCK_NAME
@@ -76,8 +76,11 @@ class ForecastAfter:
     why_not: str | None = None
     """Why it does not start."""
 
+    without_log: int = 0
+    """Messages that only queues know: no file of the log has them."""
+
     def as_json(self) -> dict[str, Any]:
-        return {"starts": self.starts, "lost": self.lost}
+        return {"starts": self.starts, "lost": self.lost, "messages_without_log": self.without_log}
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,20 @@ class Plan:
     """What a check of the repaired store still finds, and why it is left."""
     forecast_now: ForecastAfter | None = None
     """What the chosen version would do on the store as it is; None where nobody has looked."""
+    floor: Floor | None = None
+    """What consumers of the chosen version get before and afterwards; None where nobody has compared."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
         return not self.steps
+
+    @property
+    def lowers_floor_by(self) -> int:
+        """Messages that consumers get today and not afterwards, or at another queue offset, beyond those given up."""
+        if self.floor is None or not self.floor.is_lowered:
+            return 0
+        return max(0, self.floor.taken_away + self.floor.moved - self.loss.messages)
 
     @property
     def disk_needed_bytes(self) -> int:
@@ -118,10 +130,10 @@ class Plan:
         )
 
     def demand_harmless(self) -> None:
-        """Refuse a plan that leaves the chosen broker worse off than no repair at all.
+        """Refuse a plan after which the chosen broker would no longer start.
 
         Raises:
-            RefusedError: it would no longer start, or would lose more messages.
+            RefusedError: it would not.
         """
         now, after = self.forecast_now, self.forecast_after.get(self.broker_version)
         if now is None or after is None or not now.starts:
@@ -130,11 +142,6 @@ class Plan:
             raise RefusedError(
                 f"a broker {self.broker_version} starts on this store now, but would not start after the repair "
                 f"({after.why_not}); nothing was changed"
-            )
-        if after.lost > now.lost:
-            raise RefusedError(
-                f"a broker {self.broker_version} would lose {counted(after.lost, 'message')} after the repair, "
-                f"and {now.lost} without it; nothing was changed"
             )
 
     def view_over(self, base: StoreView) -> Overlay:
@@ -207,6 +214,7 @@ class Plan:
                 "by_topic": dict(self.kept_beyond_broker),
             },
             "notes": list(self.not_looked_at),
+            "floor": self.floor.as_json() if self.floor is not None else None,
             "forecast_now": self.forecast_now.as_json() if self.forecast_now is not None else None,
             "forecast_after": {version: after.as_json() for version, after in self.forecast_after.items()},
             "abort_stays": self.abort_stays,

@@ -27,6 +27,10 @@ class PlannedRepair:
         left_out: sentences about what lies before that.
         looked_at: kinds of files beside log, queues and index that were checked too.
         details: what only this command says of its plan, beside what every plan has.
+        again: where in the log topics begin again, as the planner's build tells, by topic.
+        corrects_log: whether each record that the plan changes in the log was found damaged.
+        explained: kinds of findings and files of which a check of the planned store says that nothing is wrong.
+        restored: deleted topics that a person wants back; None: all of them.
         is_chosen: whether a person chose each change, and may agree to one that leaves a broker worse off.
         settings: of the store as the plan leaves it, where they are not those with which it was opened.
         keep: saves what the plan takes away, in the given directory of the tool's own, right before it is carried out.
@@ -44,4 +48,8 @@ class PlannedRepair:
     details: Mapping[str, Any] = field(default_factory=dict)
     is_chosen: bool = False
     settings: Settings | None = None
+    again: Mapping[str, int] = field(default_factory=dict)
+    corrects_log: bool = False
+    explained: frozenset[tuple[str, str]] = frozenset()
+    restored: frozenset[str] | None = frozenset()
     keep: Callable[[Path], None] | None = None

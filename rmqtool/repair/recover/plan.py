@@ -10,7 +10,7 @@ a queue or the index lacks. It grows until nothing incomplete begins before it; 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -165,7 +165,7 @@ def _planned(
     checked = VerifyOptions(
         threads=options.threads, compiled=options.build.compiled, digest=options.build.digest, timer=window.is_whole
     )
-    verify_store(window.store, rules, checked, findings.append, on_progress)
+    summary = verify_store(window.store, rules, checked, findings.append, on_progress)
     if not window.is_whole:
         # Which name is wrong, and which one is free, only all files together tell.
         findings = [finding for finding in findings if finding.id not in ("consumequeue.below-log", MISNAMED)]
@@ -177,7 +177,8 @@ def _planned(
         ]
     demand_index_head(window, findings)
     demand_no_zero_queue(window, findings)
-    recovery = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress).run()
+    recover = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress)
+    recovery = recover.run(summary.removed_before)
     left_out = {entry.path for entry in window.left_out}
     if any(step.path in left_out for step in recovery.steps):
         raise WindowTooSmall(0)
@@ -206,9 +207,16 @@ class _Recover:
         self._on_progress = on_progress
         self._steps: list[Step] = list(shape)
         self._notes: list[str] = []
+        self._again: Mapping[str, int] = {}
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
-    def run(self) -> PlannedRepair:
+    def run(self, again: Mapping[str, int]) -> PlannedRepair:
+        """The plan.
+
+        Args:
+            again: where in the log topics begin again, as the check tells.
+        """
+        self._again = again
         damage = tuple(finding for finding in damage_in(self._wrong) if not self._options.tolerates(finding))
         if not self._store.commitlog:
             lost = tuple(finding for finding in self._wrong if finding.id == MISSING_LOG_FILE)
@@ -229,7 +237,10 @@ class _Recover:
             return PlannedRepair((), (), self._findings, misplaced, abort_stays=stays)
         self._steps += list(self._zero_index_files())
         self._hand_off(built)
-        return PlannedRepair(tuple(self._steps), tuple(self._notes), self._findings, loss=loss, abort_stays=self._stays)
+        return PlannedRepair(
+            tuple(self._steps), tuple(self._notes), self._findings, loss=loss, abort_stays=self._stays,
+            again=self._again,
+        )  # fmt: skip
 
     def _log_end(self, damage: tuple[Finding, ...]) -> tuple[int | None, Loss]:
         """Where the log has to be cut, if anywhere, and what is given up by it."""
@@ -346,6 +357,7 @@ class _Recover:
                 "broker would; rmqtool rebuild --index rebuilds all of it"
             )
         self._notes += built.notes()
+        self._again = {**self._again, **built.again}
         return built
 
     def _build_database(self, log_end: int | None, queues: list[Finding]) -> None:
@@ -354,6 +366,7 @@ class _Recover:
         database = build_database(self._store, self._rules, None, log_end, self._staging, build_options, tell)
         self._steps += database.steps(reason_for(queues, _MISMATCH))
         self._notes += database.notes
+        self._again = database.again
 
     def _misplaced(self, built: BuildResult | None) -> tuple[Finding, ...]:
         """Records whose wrong headers give other messages another queue offset, or take theirs."""

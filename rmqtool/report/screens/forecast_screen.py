@@ -39,6 +39,9 @@ def forecast_lines(
         topics = [f"{topic} {count}" for topic, count in sorted(lost["by_topic"].items(), key=lambda item: -item[1])]
         yield from labelled("Lost", f"{counted(lost['messages'], 'message')}, {size_text(lost['bytes'])}", width)
         yield from labelled("  by topic", _listed(topics, rows_max), width)
+    if deleted := forecast["deleted_topics"]:
+        names = _listed([f"{topic} {count}" for topic, count in sorted(deleted.items())], rows_max)
+        yield from labelled("Deleted topics", f"their messages wait for their files to expire: {names}", width)
     if forecast["misplaces_new_messages"]:
         text = f"stored at {forecast['log_end_offset']}, after zeros, and lost at the start after this one"
         yield from labelled("New messages", text, width)

@@ -55,6 +55,7 @@ def plan_lines(
     yield from _steps(plan, width)
     yield from _patched(plan, width)
     yield from labelled("Discards", _loss(plan["loss"], all_rows=all_rows), width)
+    yield from _floor(plan, width, all_rows=all_rows)
     yield from _salvaged(plan, width, all_rows=all_rows)
     if plan["kept_beyond_broker"]["messages"]:
         kept = plan["kept_beyond_broker"]
@@ -125,9 +126,13 @@ def plan_verdict(plan: JsonObject) -> tuple[str, str]:
     now, after = plan["forecast_now"], plan["forecast_after"].get(plan["broker_version"])
     if now is not None and after is not None and now["starts"] and not after["starts"]:
         return "bad", f"{text} A broker {plan['broker_version']} would no longer start."
-    if now is not None and after is not None and after["lost"] > now["lost"]:
-        more = counted(after["lost"] - now["lost"], "message" if now["lost"] == 0 else "more message")
-        return "bad", f"{text} A broker {plan['broker_version']} would lose {more}."
+    floor = plan["floor"]
+    if floor is not None and (taken := floor["taken_away"] + floor["moved"]):
+        return "bad", f"{text} Consumers would no longer get {counted(taken, 'message')} where they get them today."
+    if after is not None and (lost := after["lost"] + after["messages_without_log"]):
+        return "bad", f"{text} A broker {plan['broker_version']} would still lose {counted(lost, 'message')}."
+    if floor is None:
+        return "open", f"{text} What consumers get was not compared."
     return "good", f"{text} No messages will be lost."
 
 
@@ -180,6 +185,25 @@ def _salvaged(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
         yield from labelled("Repaired", f"{counted(count, 'record')}: {_MENDED[how]}", width)
     for how, count in plan["mendable"].items():
         yield from labelled("Could be kept", f"{counted(count, 'record')}: {_MENDED[how]} ({_CONSENT[how]})", width)
+
+
+def _floor(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
+    """What consumers get before and after, and what they would lose of it."""
+    floor = plan["floor"]
+    if floor is None or not plan["steps"]:
+        return
+    text = f"kept {floor['kept']}, added {floor['added']}, taken away {floor['taken_away']}, moved {floor['moved']}"
+    yield from labelled("Consumers get", f"{text} (messages, with broker {plan['broker_version']})", width)
+    runs = floor["runs"] if all_rows else floor["runs"][:RUNS_MAX]
+    for run in runs:
+        last = run["queue_offset"] + run["count"] - 1
+        offsets = f"queue offset {run['queue_offset']}" if run["count"] == 1 else f"{run['queue_offset']} to {last}"
+        what = "taken away" if run["moved_to"] is None else f"moved to {run['moved_to']}"
+        yield from labelled("No longer there", f"{run['topic']}/{run['queue_id']} {offsets}: {what}", width)
+    if len(floor["runs"]) > len(runs):
+        text = f"and {len(floor['runs']) - len(runs)} more ranges; --format json lists them"
+        yield from labelled("No longer there", text, width)
+    yield from labelled("Brings back", ", ".join(floor["restored_topics"]), width)
 
 
 def _loss(loss: JsonObject, *, all_rows: bool) -> str:

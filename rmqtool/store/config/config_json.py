@@ -42,6 +42,7 @@ DATABASES: Final = tuple(
 DELAY_OFFSETS: Final = "config/delayOffset.json"
 TIMER_METRICS: Final = "config/timermetrics"
 _WITHOUT_BROKER: Final = {DELAY_OFFSETS, TIMER_METRICS}
+OWN_TOPIC: Final = "SELF_TEST_TOPIC"
 BATCH_QUEUE: Final = "BatchCQ"
 COMPACTION: Final = "COMPACTION"
 _OF_CONSUMERS: Final = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS)
@@ -126,6 +127,15 @@ def topics(config: ConfigFile) -> dict[str, TopicConfig]:
             _text(attributes.get("cleanup.policy", "DELETE")),
         )
     return topics_by_name
+
+
+def whole_topics(config: ConfigFile) -> frozenset[str] | None:
+    """The names of all topics, beside which a broker served no other; None where nothing tells them all.
+
+    A copy is older than the file, and a file that a broker wrote has a topic of its own, which every version creates.
+    """
+    names = frozenset(topics(config)) if config.state is ConfigState.READ and not config.is_backup else frozenset()
+    return names if names and (config.is_database or OWN_TOPIC in names) else None
 
 
 def are_topics_lost(files: Mapping[FileKind, Sequence[Entry]]) -> bool:

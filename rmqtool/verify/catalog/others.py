@@ -113,6 +113,15 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "apache/rocketmq#9705",
     ),
     note(
+        "topic.deleted",
+        "Messages of a deleted topic: the whole configuration does not have it, or its queues began again after them.",
+        (
+            ("up to 4.9.8", "keeps the records until they expire; a start enters those after the last unit again"),
+            ("5.0.0 and later", "keeps the records until they expire; an abnormal start may enter them again"),
+        ),
+        "none needed; a topic that is not used again comes back with `rebuild --restore-deleted`",
+    ),
+    note(
         "config.queue-without-topic",
         "A queue belongs to a topic that is not in `topics.json`, or in the database that replaces it.",
         "keeps the queue; the topic cannot be used until it is created",

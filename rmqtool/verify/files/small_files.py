@@ -216,7 +216,7 @@ def _ahead_of_queues(context: VerifyContext, path: str, dispatched: int, log: Sp
     if not context.has_file_queues or context.newest_unit < 0:
         return  # queues that are gone altogether are findings of their own
     # Dispatch skips records of which no unit tells, as it should; units for some topics lie outside of the store.
-    elsewhere = (run[6] for run in log.missing if unsafe_name(topic_text(run[0])))
+    elsewhere = (run.last_physical_offset for run in log.missing if unsafe_name(topic_text(run.topic)))
     if dispatched > max(context.newest_unit, log.last_unseen, *elsewhere):
         text = f"{_DISPATCHED} is {dispatched}, the newest unit is of the record at {context.newest_unit}"
         yield _field(path, "checkpoint.ahead-of-queues", text, CHECKPOINT.position(_DISPATCHED), 8)

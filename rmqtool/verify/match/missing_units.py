@@ -32,7 +32,7 @@ def missing_findings(context: VerifyContext, runs: Sequence[Missing]) -> Iterato
     """Findings about messages without a unit."""
     by_queue: dict[TypedQueueKey, list[Missing]] = defaultdict(list)
     for run in runs:
-        by_queue[run[:3]].append(run)
+        by_queue[run.queue].append(run)
     with OpenFiles(context.store.view) as files:
         seeker = _Classifier(context, files)
         for key, queue_runs in sorted(by_queue.items()):
@@ -86,14 +86,13 @@ def _whole_queue(context: VerifyContext, key: TypedQueueKey, runs: list[Missing]
     database = context.store.queue_database
     directory = f"{'batchconsumequeue' if is_batch else 'consumequeue'}/{name}/{queue_id}"
     directory = directory if database is None else database.directory
-    count, first, last = sum(run[4] for run in runs), runs[0], runs[-1]
+    count, first, last = sum(run.message_count for run in runs), runs[0], runs[-1]
     if unsafe_name(name):
         text = f"{counted(count, 'message')} of a topic whose name cannot be the name of a directory"
-        yield finding(
-            "consumequeue.unsafe-name", context.log_path(first[5]), text, topic=name, queue_id=queue_id, count=count
-        )
+        path = context.log_path(first.physical_offset)
+        yield finding("consumequeue.unsafe-name", path, text, topic=name, queue_id=queue_id, count=count)
         return
-    behind = sum(run[4] for run in runs if run[5] >= context.dispatched_end)
+    behind = sum(run.message_count for run in runs if run.physical_offset >= context.dispatched_end)
     if behind == count:
         kind, text = "consumequeue.behind-log", f"none of its {count} messages was dispatched yet"
     else:
@@ -101,8 +100,9 @@ def _whole_queue(context: VerifyContext, key: TypedQueueKey, runs: list[Missing]
         kind = "consumequeue.missing-queue"
         text = f"the commit log has {counted(count, 'message')} of this queue, the store has no {lacking} of it"
     yield finding(
-        kind, directory, text, physical_offset=first[5], topic=name, queue_id=queue_id, count=count,
-        queue_offset=first[3], found=f"queue offsets {first[3]} to {last[3] + last[4] - 1}",
+        kind, directory, text, physical_offset=first.physical_offset, topic=name, queue_id=queue_id, count=count,
+        queue_offset=first.queue_offset,
+        found=f"queue offsets {first.queue_offset} to {last.queue_offset + last.message_count - 1}",
     )  # fmt: skip
 
 
@@ -117,13 +117,13 @@ class _Classifier:
 
     def of_queue(self, queue: QueueMap, runs: list[Missing]) -> Iterator[Finding]:
         reasons: dict[tuple[str, str], list[tuple[int, int, int, int | None]]] = defaultdict(list)
-        for _, _, _, first, count, physical_offset, _ in runs:
-            for place, amount in self._splits(queue, first, count):
-                behind = physical_offset >= self._context.dispatched_end
-                reason = self._reason(queue, place, physical_offset, behind=behind)
+        for run in runs:
+            behind = run.physical_offset >= self._context.dispatched_end
+            for place, amount in self._splits(queue, run.queue_offset, run.message_count):
+                reason = self._reason(queue, place, run.physical_offset, behind=behind)
                 if reason is not None:
                     kind, path, position = reason
-                    reasons[kind, path].append((place, amount, physical_offset, position))
+                    reasons[kind, path].append((place, amount, run.physical_offset, position))
         for (kind, path), places in reasons.items():
             yield self._finding(queue, kind, path, places)
 

@@ -304,9 +304,12 @@ class QueueMatch:
         if not numbers.size:
             return
         offsets, places = entries.queue_offsets[numbers], entries.physical_offsets[numbers]
+        sizes = entries.record_sizes[numbers]
         breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + 1) + 1
         for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(offsets)], strict=True):
-            self.missing.append((*key, int(offsets[low]), high - low, int(places[low]), int(places[high - 1])))
+            size = int(sizes[low:high].sum(dtype=np.int64))
+            run = Missing(*key, int(offsets[low]), high - low, int(places[low]), int(places[high - 1]), size)
+            self.missing.append(run)
 
     def _finding(self, wrong: Mismatch, kind: str, message: str, **details: Any) -> Finding:
         path, position = wrong.queue.position(wrong.place)

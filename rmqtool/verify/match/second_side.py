@@ -51,8 +51,8 @@ def missing_in_files(context: VerifyContext, runs: Sequence[Missing]) -> list[Mi
     return [
         run
         for run in runs
-        if not topic_text(run[0]).startswith(LMQ_PREFIX)
-        or run[:2] in context.queues
+        if not topic_text(run.topic).startswith(LMQ_PREFIX)
+        or run.queue[:2] in context.queues
         or _name(run) not in database.names
     ]
 
@@ -66,17 +66,17 @@ def _begin_of(database: QueueDatabase, name: QueueName) -> int:
 
 def _due(database: QueueDatabase, runs: Sequence[Missing]) -> Iterator[Missing]:
     """The messages that came when the database had their queue already."""
-    for topic, queue_id, is_batch, first, count, begin, end in runs:
-        skipped = max(0, _begin_of(database, (topic_text(topic), queue_id)) - first)
-        if skipped < count:
-            yield topic, queue_id, is_batch, first + skipped, count - skipped, begin, end
+    for run in runs:
+        skipped = max(0, _begin_of(database, _name(run)) - run.queue_offset)
+        if skipped < run.message_count:
+            yield run._replace(queue_offset=run.queue_offset + skipped, message_count=run.message_count - skipped)
 
 
 def _older(database: QueueDatabase, runs: Sequence[Missing]) -> Iterator[Finding]:
     """The messages that came before the database had their queue, if it has it now."""
     counts: Counter[QueueName] = Counter()
     for run in runs:
-        counts[_name(run)] += min(run[4], max(0, _begin_of(database, _name(run)) - run[3]))
+        counts[_name(run)] += min(run.message_count, max(0, _begin_of(database, _name(run)) - run.queue_offset))
     counts = +counts
     if counts:
         topic, queue_id = min(counts)
@@ -87,4 +87,4 @@ def _older(database: QueueDatabase, runs: Sequence[Missing]) -> Iterator[Finding
 
 
 def _name(run: Missing) -> QueueName:
-    return topic_text(run[0]), run[1]
+    return topic_text(run.topic), run.queue_id

@@ -28,6 +28,8 @@ WRONG_UNITS: Final = frozenset(
 )
 """Findings after which the units of a queue do not tell how far its messages were dispatched."""
 
+REPEATED: Final = "commitlog.queue-offset-repeated"
+"""What is wrong with a record that has another one's queue offset may be its queue."""
 _RUNS_MAX = 1000
 """Runs of missing messages that are named."""
 _FURTHER = b"%LMQ%"
@@ -50,7 +52,8 @@ class Doubts:
         """Keep the place of a finding about the log's bytes, or the queue of one about units."""
         if new_finding.id in WRONG_UNITS and new_finding.topic is not None and new_finding.queue_id is not None:
             self.queues.add(queue_key(new_finding.topic, new_finding.queue_id))
-        if new_finding.id.startswith("commitlog.") and new_finding.physical_offset is not None:
+        is_of_log = new_finding.id.startswith("commitlog.") and new_finding.id != REPEATED
+        if is_of_log and new_finding.physical_offset is not None:
             self._places.append(new_finding.physical_offset)
             self._ends.append(new_finding.physical_offset + max(1, new_finding.length or 0))
 
@@ -78,9 +81,10 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
     """
     order = QueueOrder(begins_at_zero=bool(context.store.commitlog) and context.store.commitlog[0].start == 0)
     by_queue: defaultdict[TypedQueueKey, list[QueueRun]] = defaultdict(list)
-    for topic, queue_id, is_batch, first, count, place, last_place in runs:
-        if not is_batch and (topic, queue_id) not in doubts.queues:
-            by_queue[topic, queue_id, False].append(QueueRun(first, first + count, place, last_place, count))
+    for run in runs:
+        if not run.is_batch and run.queue[:2] not in doubts.queues:
+            end, places = run.queue_offset + run.message_count, (run.physical_offset, run.last_physical_offset)
+            by_queue[run.queue].append(QueueRun(run.queue_offset, end, *places, run.message_count))
     for name, queue_runs in by_queue.items():
         queue_runs.sort(key=lambda run: run.place)
         order.take_queue_runs(name, [*_dispatched(context, name), *queue_runs])
@@ -102,10 +106,10 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
         ]
         if undispatched:
             yield _repeated_finding(context, name, undispatched)
-    for run in empty[:_RUNS_MAX]:
+    for gap in empty[:_RUNS_MAX]:
         # Of messages before a queue's first unit the queue's own files tell.
-        if run.before > 0 and not run.queue[0].startswith(_FURTHER):
-            yield _missing_finding(context, run)
+        if gap.before > 0 and not gap.queue[0].startswith(_FURTHER):
+            yield _missing_finding(context, gap)
 
 
 def _dispatched(context: VerifyContext, name: TypedQueueKey) -> Iterator[QueueRun]:
@@ -150,7 +154,7 @@ def _missing_finding(context: VerifyContext, run: MissingRun) -> Finding:
 def _repeated_finding(context: VerifyContext, name: TypedQueueKey, runs: Sequence[QueueRun]) -> Finding:
     start = context.log_start(runs[0].place)
     return finding(
-        "commitlog.queue-offset-repeated",
+        REPEATED,
         context.log_path(runs[0].place),
         f"another record of {name_of(name[:2])} has the same queue offset",
         file_position=runs[0].place - start,

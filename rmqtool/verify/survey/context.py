@@ -82,6 +82,7 @@ class VerifyContext:
         live_ms: store time from which on a running broker's records, up to the end of a split, are not judged, for they
             may not be on the disk yet; None without one.
         unchecked_topics: topics whose messages need not be in a queue of their own.
+        whole_topics: all topics that are configured; None where no whole configuration tells.
         is_index_known: whether every index file with an entry can be read; not where nobody knows the slot count.
         has_indexed_tags: whether the index has entries of tags, whatever the version enters.
     """
@@ -100,6 +101,7 @@ class VerifyContext:
     live_end: int | None = None
     live_ms: int | None = None
     unchecked_topics: frozenset[bytes] = frozenset()
+    whole_topics: frozenset[bytes] | None = None
     is_index_known: bool = True
     has_indexed_tags: bool = False
 

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rmqtool.engine.dispatch.placed_messages import PlacedMessages
 from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.verify.catalog.finding import Finding
 
-Missing = tuple[bytes, int, bool, int, int, int, int]
-"""Messages without a unit, one after the other: topic, queue id, is batch, first queue offset, count, first physical
-offset, last physical offset."""
+
+class Missing(NamedTuple):
+    """Messages without a unit that follow each other in their queue.
+
+    Attributes:
+        queue_offset, physical_offset: of the first one.
+        last_physical_offset: of the last one.
+        byte_count: of their records.
+    """
+
+    topic: bytes
+    queue_id: int
+    is_batch: bool
+    queue_offset: int
+    message_count: int
+    physical_offset: int
+    last_physical_offset: int
+    byte_count: int
+
+    @property
+    def queue(self) -> TypedQueueKey:
+        return self[:3]
+
+
 MissingKeys = tuple[int, int, int, bool, bool]
 """Index entries that are missing, one after the other: first and last physical offset, number, and whether the first
 is the first of its chunk and the last the last of it."""
@@ -93,12 +115,16 @@ def _append(runs: list[Missing], run: Missing, last_runs: dict[TypedQueueKey, in
     Args:
         last_runs: number of each queue's last run.
     """
-    number = last_runs.get(run[:3])
-    if number is not None and runs[number][3] + runs[number][4] == run[3]:
+    number = last_runs.get(run.queue)
+    if number is not None and runs[number].queue_offset + runs[number].message_count == run.queue_offset:
         last = runs[number]
-        runs[number] = (*last[:4], last[4] + run[4], last[5], run[6])
+        runs[number] = last._replace(
+            message_count=last.message_count + run.message_count,
+            last_physical_offset=run.last_physical_offset,
+            byte_count=last.byte_count + run.byte_count,
+        )
     else:
-        last_runs[run[:3]] = len(runs)
+        last_runs[run.queue] = len(runs)
         runs.append(run)
 
 

@@ -31,7 +31,9 @@ def test_recover_and_undo(golden_copy: Unpacked) -> None:
         code, plan = json_answer("recover", path, "--dry-run")
         assert code == 3
         assert schema_errors(plan, PLAN) == []
-        assert all(after == {"starts": True, "lost": 0} for after in plan["forecast_after"].values())
+        assert all(
+            after == {"starts": True, "lost": 0, "messages_without_log": 0} for after in plan["forecast_after"].values()
+        )
     code, done = json_answer("recover", path, "--yes")
     assert code == 0
     assert schema_errors(done, PLAN) == []

@@ -47,5 +47,7 @@ def test_a_unit_that_leads_elsewhere_does_not_stay(golden_copy: Unpacked, name: 
     file, units = next(iter(_light_queues(path).items()))
     _damage(path, int.from_bytes(units[UNIT_SIZE:][:8], "big"))
     file.write_bytes(units[:UNIT_SIZE] + units[:UNIT_SIZE] + units[2 * UNIT_SIZE :])
-    rmqtool("recover", path, "--yes", "--full")
+    # The message after the gap moves up, to another offset than the one at which consumers get it today.
+    assert rmqtool("recover", path, "--yes", "--full").code == 5
+    rmqtool("recover", path, "--yes", "--full", "--accept-loss")
     assert file.read_bytes()[: 2 * UNIT_SIZE] == units[:UNIT_SIZE] + units[2 * UNIT_SIZE : 3 * UNIT_SIZE]

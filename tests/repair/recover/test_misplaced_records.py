@@ -48,7 +48,9 @@ def test_what_follows_a_wrong_header_keeps_its_place(
     assert refused.code == 3
     assert [(row["id"], row["physical_offset"]) for row in plan["damage"]] == [("commitlog.doubtful-header", record)]
     assert plan["steps"] == []
-    assert rmqtool("salvage", path, "--yes").code == 0
+    # The two units that were swapped move: consumers get their messages at other offsets today.
+    assert rmqtool("salvage", path, "--yes").code == 5
+    assert rmqtool("salvage", path, "--yes", "--accept-loss").code == 0
     assert (path / LOG).read_bytes() == log
     assert {file: file.read_bytes() for file in units} == units
     assert not above_note(verified(path, version)[1])
@@ -59,7 +61,8 @@ def test_a_queue_that_lacks_no_record_is_built_at_once(golden_copy: Unpacked, na
     path, version = golden_copy(name), name[:5]
     units = {file: file.read_bytes() for file in (path / QUEUE).iterdir()}
     _lose_units(path / QUEUE)
-    assert rmqtool("recover", path, "--yes", "--full").code == 0
+    assert rmqtool("recover", path, "--yes", "--full").code == 5
+    assert rmqtool("recover", path, "--yes", "--full", "--accept-loss").code == 0
     assert {file: file.read_bytes() for file in units} == units
     assert not above_note(verified(path, version)[1])
 

@@ -1,0 +1,342 @@
+"""The floor: what consumers get of a store before and after a plan, each as a start of one version would leave it.
+
+What a broker serves today stays served: no repair takes a message from consumers, at the offset at which they get it.
+Queue by queue the units that a client gets before and after are laid side by side. A message counts where its record
+passes its own checks and is one of the queue's topic; a topic that the whole configuration does not have is served to
+nobody. Where the version would not start on the store as it is, it starts as if only the obstacle were gone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rmqtool.engine.reading.record import read_record
+from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.engine.segments.log import Log
+from rmqtool.errors import UnreadableError
+from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
+from rmqtool.forecast.record_arrays import Bools, Int64s, ServedPlaces, joined_places
+from rmqtool.forecast.served_units import ServedUnits
+from rmqtool.forecast.simulate import Simulation
+from rmqtool.formats.properties import MULTI_DISPATCH
+from rmqtool.formats.queue_name import QueueName
+from rmqtool.quantities import OFFSETS_END
+from rmqtool.store.directory import survey
+
+BLOCK_UNITS: Final = 1 << 17
+CHECKED_MAX: Final = 20_000
+"""Records that are read to see whether they pass their checks; more are taken for good ones."""
+NAMED_MAX: Final = 1000
+"""Runs of queue offsets that are named; the numbers count all."""
+
+
+@dataclass(frozen=True)
+class TakenRun:
+    """Messages that consumers no longer get at their queue offsets.
+
+    Attributes:
+        queue_offset, count: the offsets at which they get them now.
+        moved_to: the offset at which they get the first one afterwards; None where they do not get it any more.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    count: int
+    moved_to: int | None
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a plan makes of what consumers get; all numbers are messages.
+
+    Attributes:
+        kept: at the same offset before and after.
+        added: only afterwards.
+        taken_away: only before.
+        moved: before at one offset, and afterwards at another one of their queue.
+        restored_topics: topics that somebody deleted and of which consumers, or a broker, get messages again.
+        runs: what is taken away or moved, up to a limit.
+    """
+
+    kept: int = 0
+    added: int = 0
+    taken_away: int = 0
+    moved: int = 0
+    restored_topics: tuple[str, ...] = ()
+    runs: tuple[TakenRun, ...] = field(default=(), compare=False)
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether consumers lose something that they get today."""
+        return self.taken_away + self.moved > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of the JSON contract."""
+        return {
+            **asdict(self),
+            "restored_topics": list(self.restored_topics),
+            "runs": [asdict(run) for run in self.runs],
+        }
+
+
+class Served:
+    """What consumers get from a simulated start; valid as long as the simulation is open."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        """The simulation must have run."""
+        log = simulation.log
+        self._simulation, self._segments = simulation, sorted(log.segments, key=lambda one: one.start) if log else []
+        self._starts = np.array([segment.start for segment in self._segments], np.int64)
+        self._ends = np.array([segment.end for segment in self._segments], np.int64)
+        self._log_end, self._log_minimum = (log.end, log.minimum) if log else (0, 0)
+
+    @cached_property
+    def queues(self) -> Mapping[QueueName, ServedUnits | DatabaseServedUnits]:
+        """What each queue serves."""
+        return {
+            name: DatabaseServedUnits(state, self._log_minimum)
+            if isinstance(state, DatabaseQueueState)
+            else ServedUnits(state, self._log_minimum)
+            for name, state in self._simulation.queues.items()
+        }
+
+    def is_configured(self, topic: str) -> bool:
+        """Whether clients can use the topic, as far as the configuration tells."""
+        whole = self._simulation.whole_topics
+        return whole is None or topic in whole or not is_deletable(topic)
+
+    def between(self, name: QueueName, first: int, end: int) -> ServedPlaces:
+        """What a client gets of a queue, of records that lie in the log."""
+        units = self.queues.get(name)
+        places = units.between(first, end) if units is not None else joined_places(())
+        if not self._segments:
+            return places.some(np.zeros(places.sizes.size, np.bool_))
+        numbers = np.searchsorted(self._starts, places.physical_offsets, side="right") - 1
+        ends = places.physical_offsets + places.sizes
+        inside = (numbers >= 0) & (ends <= np.minimum(self._ends[numbers], self._log_end))
+        return places if inside.all() else places.some(inside)
+
+    def span(self, name: QueueName) -> tuple[int, int]:
+        """Queue offsets [first, end) of a queue."""
+        units = self.queues.get(name)
+        return units.span if units is not None else (0, 0)
+
+    def pass_checks(self, name: QueueName, physical_offsets: Int64s) -> Bools:
+        """Which records pass their own checks and are of the queue's topic."""
+        good = np.ones(physical_offsets.size, np.bool_)
+        for number, at in enumerate(physical_offsets[:CHECKED_MAX].tolist()):
+            good[number] = self._passes(name, at)
+        return good
+
+    def own_queue_offset(self, name: QueueName, physical_offset: int) -> int | None:
+        """The queue offset that a record says of itself; None of one that only names the queue, or cannot be read."""
+        try:
+            record = read_record(self._log, physical_offset)
+        except UnreadableError:
+            return None
+        return record.queue_offset if record is not None and record.topic == name[0] else None
+
+    def _passes(self, name: QueueName, physical_offset: int) -> bool:
+        try:
+            record = read_record(self._log, physical_offset)
+            if record is None or record.physical_offset != physical_offset or not record.body_crc_ok:
+                return False
+            if record.topic == name[0]:
+                return record.queue_id == name[1]
+            return name[0] in record.properties.get(MULTI_DISPATCH, "").split(",")
+        except UnreadableError:
+            return False
+
+    @cached_property
+    def _log(self) -> Log:
+        simulation = self._simulation
+        store = survey(simulation.overlay, simulation.store.settings, simulation.store)
+        return Log(store, simulation.rules, simulation.files)
+
+
+AreThere = Callable[[QueueName, ServedPlaces], Bools]
+"""Tells which units a queue has before any start."""
+
+
+class LogRange(NamedTuple):
+    """Physical offsets [begin, end) of the log."""
+
+    begin: int
+    end: int
+
+
+@dataclass
+class _Comparison:
+    before: Served
+    after: Served
+    changes: Sequence[LogRange]
+    damage: Sequence[LogRange]
+    are_there: AreThere
+    again: Mapping[str, int]
+    kept: int = 0
+    added: int = 0
+    taken_away: int = 0
+    moved: int = 0
+    restored: set[str] = field(default_factory=set)
+    runs: list[TakenRun] = field(default_factory=list)
+
+    def queue(self, name: QueueName) -> None:
+        """Compare a queue."""
+        topic, was_served = name[0], self.before.is_configured(name[0])
+        spans = [span for span in (self.before.span(name), self.after.span(name)) if span[0] < span[1]]
+        gone, astray = list[ServedPlaces](), list[Bools]()
+        is_batch = any(getattr(served.queues.get(name), "is_batch", False) for served in (self.before, self.after))
+        low, high = min((span[0] for span in spans), default=0), max((span[1] for span in spans), default=0)
+        for first in range(low, high, high - low if is_batch else BLOCK_UNITS) if spans else ():
+            end = high if is_batch else min(high, first + BLOCK_UNITS)
+            before, after = self.before.between(name, first, end), self.after.between(name, first, end)
+            if not was_served:
+                if after.sizes.size > before.sizes.size:
+                    self.restored.add(topic)
+                self.added += int(after.message_counts.sum()) if self.after.is_configured(topic) else 0
+                continue
+            is_same = _same(before, after)
+            self.added += int(after.message_counts[~_same(after, before)].sum())
+            is_damaged = _touch(before, self.damage)
+            doubtful = np.flatnonzero(is_same & (is_damaged | _touch(before, self.changes)))
+            if doubtful.size:
+                offsets = before.physical_offsets[doubtful]
+                good, good_after = self.before.pass_checks(name, offsets), self.after.pass_checks(name, offsets)
+                good &= ~is_damaged[doubtful]
+                self.added += int(before.message_counts[doubtful[~good & good_after]].sum())
+                self.kept -= int(before.message_counts[doubtful[~good]].sum())
+                is_same[doubtful[good & ~good_after]] = False
+            self.kept += int(before.message_counts[is_same].sum())
+            missing = before.some(~(is_same | is_damaged))
+            missing = missing.some(self.before.pass_checks(name, missing.physical_offsets))
+            is_removed, is_astray = self._entered(name, missing)
+            gone.append(missing.some(~is_removed))
+            astray.append(is_astray[~is_removed])
+        if gone and (lost := joined_places(gone)).sizes.size:
+            self._gone(name, lost, np.concatenate(astray), (low, high), is_batch=is_batch)
+
+    def _entered(self, name: QueueName, places: ServedPlaces) -> tuple[Bools, Bools]:
+        """Which messages consumers would get only because a start enters them first; in two kinds.
+
+        Returns:
+            Those that somebody removed, which nobody gets today; and those that would get a place which is not their
+            own, as a start gives it where others are missing.
+        """
+        is_entered = ~self.are_there(name, places)
+        is_removed = is_entered & (places.physical_offsets < self.again.get(name[0], 0))
+        is_astray = np.zeros(places.sizes.size, np.bool_)
+        for number in np.flatnonzero(is_entered & ~is_removed)[:CHECKED_MAX].tolist():
+            own = self.before.own_queue_offset(name, int(places.physical_offsets[number]))
+            is_astray[number] = own not in (None, int(places.queue_offsets[number]))
+        return is_removed, is_astray
+
+    def _gone(
+        self, name: QueueName, lost: ServedPlaces, is_astray: Bools, span: tuple[int, int], *, is_batch: bool
+    ) -> None:
+        """Messages that are not where they were: find them elsewhere in the queue.
+
+        Args:
+            is_astray: which of them may move, for they were not at their own place.
+        """
+        order = np.argsort(lost.physical_offsets, kind="stable")
+        in_order = lost.physical_offsets[order]
+        moved_to, twice = np.full(lost.sizes.size, -1, np.int64), np.zeros(lost.sizes.size, np.bool_)
+        low, high = span
+        for first in range(low, high, high - low if is_batch else BLOCK_UNITS):
+            end = high if is_batch else min(high, first + BLOCK_UNITS)
+            after = self.after.between(name, first, end)
+            at = np.searchsorted(in_order, after.physical_offsets).clip(max=in_order.size - 1)
+            # At the same place it is another record by now, which the plan has changed.
+            hits = (in_order[at] == after.physical_offsets) & (lost.queue_offsets[order[at]] != after.queue_offsets)
+            moved_to[order[at[hits]]] = after.queue_offsets[hits]
+            # A record that was served at two offsets, and still is at one of them, is not lost.
+            stays = hits & _same(after, self.before.between(name, first, end))
+            twice[order[at[stays]]] = True
+        may_move = is_astray & (moved_to >= 0) & ~twice
+        self.added -= int(lost.message_counts[may_move].sum())
+        lost, moved_to = lost.some(~(twice | may_move)), moved_to[~(twice | may_move)]
+        counts = lost.message_counts
+        is_moved = moved_to >= 0
+        self.moved += int(counts[is_moved].sum())
+        self.taken_away += int(counts[~is_moved].sum())
+        # What moved was counted as added at its new place.
+        self.added -= int(counts[is_moved].sum())
+        if counts.size:
+            self._name_runs(name, lost, moved_to)
+
+    def _name_runs(self, name: QueueName, lost: ServedPlaces, moved_to: Int64s) -> None:
+        offsets = lost.queue_offsets
+        shifts = np.where(moved_to < 0, OFFSETS_END - 1, moved_to - offsets)
+        follows = (offsets[1:] == offsets[:-1] + lost.message_counts[:-1]) & (shifts[1:] == shifts[:-1])
+        for begin, end in pairwise([0, *(np.flatnonzero(~follows) + 1).tolist(), offsets.size]):
+            if len(self.runs) < NAMED_MAX:
+                count, target = int(lost.message_counts[begin:end].sum()), int(moved_to[begin])
+                self.runs.append(TakenRun(*name, int(offsets[begin]), count, target if target >= 0 else None))
+
+
+def _touch(places: ServedPlaces, ranges: Sequence[LogRange]) -> Bools:
+    """Which records have bytes in one of some ranges."""
+    touched = np.zeros(places.sizes.size, np.bool_)
+    for begin, end in ranges:
+        touched |= (places.physical_offsets < end) & (places.physical_offsets + places.sizes > begin)
+    return touched
+
+
+def _same(one: ServedPlaces, other: ServedPlaces) -> Bools:
+    """Which units of the one are in the other too: the same queue offset and the same record."""
+    if not one.sizes.size or not other.sizes.size:
+        return np.zeros(one.sizes.size, np.bool_)
+    at = np.searchsorted(other.queue_offsets, one.queue_offsets).clip(max=other.sizes.size - 1)
+    same: Bools = (other.queue_offsets[at] == one.queue_offsets) & (other.physical_offsets[at] == one.physical_offsets)
+    return same
+
+
+def compare_floors(
+    before: Simulation,
+    after: Simulation,
+    changes: Sequence[LogRange] = (),
+    damage: Sequence[LogRange] = (),
+    are_there: AreThere | None = None,
+    again: Mapping[str, int] | None = None,
+) -> Floor:
+    """What consumers get before and after a plan.
+
+    Args:
+        before, after: simulated starts of the same version that have run.
+        changes: where the plan changes the log: the same unit may lead to another record there.
+        damage: records of the log that are damaged, whatever their own checks say; they do not count before.
+        are_there: tells which units queues have before the start; all of them where there is none.
+        again: where in the log topics begin again that somebody deleted, by topic.
+
+    Raises:
+        UnreadableError: a queue file cannot be read.
+    """
+    are_there = are_there or (lambda _name, places: np.ones(places.sizes.size, np.bool_))
+    comparison = _Comparison(Served(before), Served(after), changes, damage, are_there, again or {})
+    by_topic: defaultdict[str, set[int]] = defaultdict(set)
+    for topic, queue_id in _names(comparison.before, comparison.after):
+        by_topic[topic].add(queue_id)
+    for topic in sorted(by_topic):
+        for queue_id in sorted(by_topic[topic]):
+            comparison.queue((topic, queue_id))
+    return Floor(
+        comparison.kept,
+        comparison.added,
+        comparison.taken_away,
+        comparison.moved,
+        tuple(sorted(comparison.restored)),
+        tuple(comparison.runs),
+    )
+
+
+def _names(before: Served, after: Served) -> Iterator[QueueName]:
+    yield from before.queues
+    yield from (name for name in after.queues if name not in before.queues)

@@ -1,0 +1,148 @@
+"""Tells messages that somebody removed from messages that a queue lacks: those of deleted topics.
+
+A broker deletes the queues of a topic and its entry in the configuration, and the records stay in the log until they
+expire. Where the topic is made again, its queues begin again too, so the log has two generations of it. A record
+without a unit is of a removed one if the whole configuration does not have its topic, or if it lies in the log before
+the place where a queue of its topic began again: there a unit, at its own record's queue offset, has a place that an
+older record without a unit had before, or one before that.
+
+Broker: `AdminBrokerProcessor#deleteTopic`, `DefaultMessageStore#cleanUnusedTopic`, `#deleteTopics`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rmqtool.engine.reading.record import read_record
+from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.queue_name import TypedQueueKey, topic_bytes, topic_text
+from rmqtool.quantities import OFFSETS_END
+from rmqtool.report.text import counted, size_text
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.context import VerifyContext
+from rmqtool.verify.survey.queue_map import QueueMap
+from rmqtool.verify.survey.result import Missing
+
+RESTORE = "rebuild --restore-deleted"
+
+
+class _LiveStart(NamedTuple):
+    """The first unit of a queue that leads into the log: its queue offset, and where its record lies."""
+
+    queue_offset: int
+    physical_offset: int
+
+
+@dataclass
+class RemovedMessages:
+    """The messages without a unit of a log, told apart.
+
+    Attributes:
+        lacking: those that a queue lacks.
+        removed: those of deleted topics.
+        ends: where in the log the removed generations of a topic end; a topic that is not configured has no later one.
+    """
+
+    lacking: list[Missing] = field(default_factory=list)
+    removed: list[Missing] = field(default_factory=list)
+    ends: dict[bytes, int] = field(default_factory=dict)
+
+    @property
+    def last_physical_offset(self) -> int:
+        """Of the last removed message; -1 without one."""
+        return max((run.last_physical_offset for run in self.removed), default=-1)
+
+    def explains(self, filler: Finding) -> bool:
+        """Whether the messages before a queue's first unit, where filler stands, were removed and none is lacking."""
+        topic = topic_bytes(filler.topic or "")
+        queues = {run.queue[:2] for run in self.lacking}
+        return filler.queue_offset == 0 and topic in self.ends and (topic, filler.queue_id) not in queues
+
+    def findings(self, context: VerifyContext) -> Iterator[Finding]:
+        """One note for each topic."""
+        by_topic: defaultdict[bytes, list[Missing]] = defaultdict(list)
+        for run in self.removed:
+            by_topic[run.topic].append(run)
+        for topic, runs in sorted(by_topic.items()):
+            first = min(run.physical_offset for run in runs)
+            last = max(run.last_physical_offset for run in runs)
+            count, size = sum(run.message_count for run in runs), sum(run.byte_count for run in runs)
+            is_again = self.ends[topic] < OFFSETS_END
+            what = "a deleted topic whose name is used again" if is_again else "a deleted topic"
+            after = f"until {context.log_path(last)} expires"
+            after += "" if is_again else f"; rmqtool {RESTORE} brings the topic back"
+            yield finding(
+                "topic.deleted",
+                context.log_path(first),
+                f"{counted(count, 'message')} ({size_text(size)}) of {what}, {after}",
+                file_position=first - context.log_start(first),
+                physical_offset=first,
+                length=size,
+                topic=topic_text(topic),
+                count=count,
+                repair=None if is_again else RESTORE,
+            )
+
+
+def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> RemovedMessages:
+    """Tell messages without a unit apart.
+
+    Args:
+        runs: of the whole log, or of a range of it.
+    """
+    if context.whole_topics is None or not context.has_all_queues or not runs:
+        return RemovedMessages(list(runs))
+    names = {run.topic for run in runs}
+    ends = {name: OFFSETS_END for name in names - context.whole_topics if is_deletable(topic_text(name))}
+    ends |= _starts_again(context, [run for run in runs if run.topic not in ends])
+    told = RemovedMessages(ends=ends)
+    for run in runs:
+        is_removed = run.last_physical_offset < ends.get(run.topic, 0)
+        (told.removed if is_removed else told.lacking).append(run)
+    return told
+
+
+def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes, int]:
+    """Where in the log the first queue of each topic began again; topics of which none did are left out."""
+    by_queue: defaultdict[TypedQueueKey, list[Missing]] = defaultdict(list)
+    for run in runs:
+        if is_deletable(topic_text(run.topic)):
+            by_queue[run.queue].append(run)
+    again: dict[bytes, int] = {}
+    with OpenFiles(context.store.view) as files:
+        log = Log(context.store, context.rules, files)
+        for key, queue_runs in by_queue.items():
+            queues: Mapping[tuple[bytes, int], QueueMap] = context.batch_queues if key[2] else context.queues
+            queue = queues.get(key[:2])
+            start = _live_start(context, log, key, queue) if queue is not None and len(queue.units.runs) else None
+            if start is not None and any(_is_before(run, start) for run in queue_runs):
+                again[key[0]] = min(start.physical_offset, again.get(key[0], OFFSETS_END))
+    return again
+
+
+def _is_before(run: Missing, start: _LiveStart) -> bool:
+    """Whether messages had the first place of a queue, or later ones, before the message that has it now."""
+    return run.queue_offset + run.message_count > start.queue_offset and run.physical_offset < start.physical_offset
+
+
+def _live_start(context: VerifyContext, log: Log, key: TypedQueueKey, queue: QueueMap) -> _LiveStart | None:
+    """The start of a queue, if its record says that it belongs there."""
+    place, physical_offset = int(queue.units.runs["begin"][0]), int(queue.units.runs["first"][0])
+    try:
+        if queue.is_batch:
+            _, units = queue.read(context.open_file, place, place + 1)
+            place = int(units["base_queue_offset"][0]) if len(units) else -1
+        record = read_record(log, physical_offset)
+    except UnreadableError:
+        return None
+    if record is None or record.physical_offset != physical_offset or record.body_crc_ok is False:
+        return None
+    own_place = record.topic_raw, record.queue_id, record.queue_offset
+    return _LiveStart(place, physical_offset) if own_place == (*key[:2], place) else None
