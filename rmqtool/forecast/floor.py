@@ -166,7 +166,7 @@ AreThere = Callable[[QueueName, ServedPlaces], Bools]
 """Tells which units a queue has before any start."""
 
 
-class LogRange(NamedTuple):
+class ChangedRange(NamedTuple):
     """Physical offsets [begin, end) of the log."""
 
     begin: int
@@ -177,8 +177,8 @@ class LogRange(NamedTuple):
 class _Comparison:
     before: Served
     after: Served
-    changes: Sequence[LogRange]
-    damage: Sequence[LogRange]
+    changes: Sequence[ChangedRange]
+    damage: Sequence[ChangedRange]
     are_there: AreThere
     again: Mapping[str, int]
     kept: int = 0
@@ -282,7 +282,7 @@ class _Comparison:
                 self.runs.append(TakenRun(*name, int(offsets[begin]), count, target if target >= 0 else None))
 
 
-def _touch(places: ServedPlaces, ranges: Sequence[LogRange]) -> Bools:
+def _touch(places: ServedPlaces, ranges: Sequence[ChangedRange]) -> Bools:
     """Which records have bytes in one of some ranges."""
     touched = np.zeros(places.sizes.size, np.bool_)
     for begin, end in ranges:
@@ -302,8 +302,8 @@ def _same(one: ServedPlaces, other: ServedPlaces) -> Bools:
 def compare_floors(
     before: Simulation,
     after: Simulation,
-    changes: Sequence[LogRange] = (),
-    damage: Sequence[LogRange] = (),
+    changes: Sequence[ChangedRange] = (),
+    damage: Sequence[ChangedRange] = (),
     are_there: AreThere | None = None,
     again: Mapping[str, int] | None = None,
 ) -> Floor:

@@ -363,7 +363,7 @@ class _Unserved:
 
 def _says_its_place(view: StoreView, by_start: Mapping[int, Segment], start: LiveStart) -> bool:
     """Whether the header at the place of a unit says the queue offset of that unit."""
-    segment = next((each for each in by_start.values() if each.start <= start.physical_offset < each.end), None)
+    segment = next((one for one in by_start.values() if one.start <= start.physical_offset < one.end), None)
     if segment is None:
         return False
     try:

@@ -206,7 +206,7 @@ class Simulation(Closable):
 
     @contextmanager
     def _obstacle(self) -> Iterator[None]:
-        """Go on after what keeps the broker from starting, where that is asked for."""
+        """Continue after what keeps the broker from starting, where that is asked for."""
         try:
             yield
         except LoadFailure:

@@ -17,7 +17,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import RmqtoolError
-from rmqtool.forecast.floor import Floor, LogRange, compare_floors
+from rmqtool.forecast.floor import ChangedRange, Floor, compare_floors
 from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.record_arrays import Bools, ServedPlaces
@@ -157,23 +157,23 @@ class PlanForecasts:
         return _Forecaster(self._rules, self._options, begin, self._on_note)
 
 
-def damaged_ranges(findings: Iterable[Finding]) -> Iterator[LogRange]:
+def damaged_ranges(findings: Iterable[Finding]) -> Iterator[ChangedRange]:
     """Where the log is damaged inside."""
     for finding in damage_in(findings):
         if finding.physical_offset is not None:
-            yield LogRange(finding.physical_offset, finding.physical_offset + max(1, finding.length or 0))
+            yield ChangedRange(finding.physical_offset, finding.physical_offset + max(1, finding.length or 0))
 
 
-def changed_ranges(store: Store, steps: Sequence[Step]) -> Iterator[LogRange]:
+def changed_ranges(store: Store, steps: Sequence[Step]) -> Iterator[ChangedRange]:
     """Where a plan changes the log."""
     starts = {segment.path: segment for segment in store.commitlog}
     for step in steps:
         if (segment := starts.get(step.path)) is None:
             continue
         if isinstance(step, WriteRange):
-            yield LogRange(segment.start + step.file_position, segment.start + step.end)
+            yield ChangedRange(segment.start + step.file_position, segment.start + step.end)
         else:
-            yield LogRange(segment.start, segment.end)
+            yield ChangedRange(segment.start, segment.end)
 
 
 def _starts_at_once(queue_files: int) -> int:

@@ -109,7 +109,7 @@ class GapPreservingQueueWriter(QueueWriter):
         self._gaps: list[tuple[int, int]] = []
         """Places [begin, end) with units for which the log had no record so far."""
         self._step_back: tuple[QueueEntries, Int64s] | None = None
-        """A single record at the place of an older one, until the next record tells whether the queue goes on there."""
+        """A single record at the place of an older one; the next record tells whether the queue continues there."""
         self.gap_units = self.superseded = 0
         self.began_again: int | None = None
         self.file_times_ms: dict[int, int] = {}

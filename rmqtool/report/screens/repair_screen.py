@@ -127,8 +127,8 @@ def plan_verdict(plan: JsonObject) -> tuple[str, str]:
     if now is not None and after is not None and now["starts"] and not after["starts"]:
         return "bad", f"{text} A broker {plan['broker_version']} would no longer start."
     floor = plan["floor"]
-    if floor is not None and (taken := floor["taken_away"] + floor["moved"]):
-        return "bad", f"{text} Consumers would no longer get {counted(taken, 'message')} where they get them today."
+    if floor is not None and (count := floor["taken_away"] + floor["moved"]):
+        return "bad", f"{text} Consumers would no longer get {counted(count, 'message')} where they get them today."
     if after is not None and (lost := after["lost"] + after["messages_without_log"]):
         return "bad", f"{text} A broker {plan['broker_version']} would still lose {counted(lost, 'message')}."
     if floor is None:
