@@ -119,6 +119,9 @@ class Watcher:
         self._last_ms = 0
         self._tried: tuple[object, ...] | None = None
         self._index_stopped_at: int | None = None
+        # What was checked before a restart has its keys in the index, unless that was reported.
+        checked_before = state.position is not None and not state.counts.findings[MISSING_KEY]
+        self._indexed_end = state.position.physical_offset if checked_before and state.position is not None else 0
 
     @property
     def is_unsettled(self) -> bool:
@@ -301,6 +304,8 @@ class Watcher:
                 self._index_stopped_at = newest_index if newest_index < end else None
         else:
             self._suspects.clear()
+        if with_index and self._index_stopped_at is None:
+            self._indexed_end = result.end
         self._advance(look, result, at, end)
         return True
 
@@ -369,7 +374,8 @@ class Watcher:
         end = self._log_end.physical_offset
         index_lag = flush_lag = None
         if look.newest_unit >= 0 and look.store.index_files:
-            index_lag = max(0, look.newest_unit - index_end(look.store, look.files))
+            # Up to where the log was checked, what is not in the index has no key.
+            index_lag = max(0, look.newest_unit - max(index_end(look.store, look.files), self._indexed_end - 1))
         if look.checkpoint is not None and self._log_end.last_record is not None:
             log = Log(look.store, self._options.rules, look.files)
             last = read_record(log, self._log_end.last_record)

@@ -123,3 +123,11 @@ def test_get_does_not_say_that_a_message_is_gone_whose_log_is_missing(machine: P
     conf = ("--broker-conf", machine / "broker.conf")
     codes = {asked("get", machine / "store", *question[:-1], number, *conf)[0].code for number in (0, 40, 80, 150)}
     assert codes == {0, 4}
+
+
+def test_a_plan_says_what_a_start_does_to_a_store_without_its_log(machine: Path) -> None:
+    ran = rmqtool("recover", machine / "store", "--dry-run")
+    assert ran.code == 3
+    text = " ".join(ran.out.split())
+    assert "its next start deletes the consume queues" in text.partition("Start now")[2]
+    assert "lose nothing" not in text

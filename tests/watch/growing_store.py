@@ -45,12 +45,12 @@ class GrowingStore:
     def survey(self) -> Store:
         return survey_store(self.root, conf=CONF)
 
-    def put(self, count: int, *, flushed: bool = True, dispatched: bool = True) -> int:
+    def put(self, count: int, *, flushed: bool = True, dispatched: bool = True, keys: bool = True) -> int:
         """Put messages; the end of the log. What is not flushed is behind the checkpoint's time."""
         checkpoint = (self.root / "checkpoint").read_bytes()
         for _ in range(count):
             self.count += 1
-            properties = {"KEYS": f"k{self.count}", "TAGS": "a"}
+            properties = {"KEYS": f"k{self.count}", "TAGS": "a"} if keys else {}
             self.writer.put(Message(topic="orders", queue_id=self.count % 4, body=b"x" * 200, properties=properties))
         self.writer.write_out()
         if dispatched:

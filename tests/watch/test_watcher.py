@@ -147,6 +147,33 @@ def test_units_that_are_gone_are_missing(store: GrowingStore) -> None:
     assert watch.look() != []
 
 
+def test_messages_without_keys_are_no_lag_of_the_index(store: GrowingStore) -> None:
+    store.put(10)
+    watch = WatchedStore(store, limits={"index-lag": 5000})
+    watch.look()
+    for _ in range(4):
+        store.put(30, keys=False)
+        watch.look(2)
+        assert watch.watcher.lags.index_bytes == 0
+    again = WatchedStore(store, watch.watcher.state, limits={"index-lag": 5000})
+    again.look(3)
+    assert again.watcher.lags.index_bytes == 0
+    assert not [row for row in (*watch.rows, *again.rows) if row["type"] == "alert"]
+
+
+def test_keys_that_are_not_entered_are_a_lag_of_the_index(store: GrowingStore) -> None:
+    store.put(10)
+    watch = WatchedStore(store, limits={"index-lag": 5000})
+    watch.look()
+    index = max((store.root / "index").iterdir())
+    kept = index.read_bytes()
+    store.put(60)
+    index.write_bytes(kept)
+    assert watch.look(3) == ["index.missing-key"]
+    assert (watch.watcher.lags.index_bytes or 0) > 5000
+    assert [(row["alert"], row["state"]) for row in watch.rows if row["type"] == "alert"] == [("index-lag", "raised")]
+
+
 def test_a_full_index_file_is_checked_as_a_whole(store: GrowingStore) -> None:
     store.put(60)
     watch = WatchedStore(store)

@@ -51,7 +51,6 @@ from rmqtool.verify.match.queue_order import MisplacedRecord
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 
-WHY = "replace unreadable records with tombstones"
 UNREADABLE: Final = FINDING_IDS[Verdict.UNREADABLE_RANGE]
 NAMED_MAX: Final = 20
 """Headers that are left and named one by one."""
@@ -144,7 +143,7 @@ def plan_salvage(
         steps: tuple[Step, ...] = ()
         if not recovery.damage:
             rest = tuple(draft.take_over(recovery.steps))
-            steps = (*draft.steps(WHY), *rest)
+            steps = (*draft.steps(result.why), *rest)
         return Salvage(steps, recovery, result, tuple(result.notes), before, drafted)
 
 

@@ -54,6 +54,18 @@ class SalvageResult:
         """Messages that are lost for good, as far as anything tells of them."""
         return sum(record.messages for record in self.lost)
 
+    @property
+    def why(self) -> str:
+        """What the log is changed for, as a plan says it."""
+        parts = []
+        if self.lost or self.unknown_bytes:
+            parts.append("replace unreadable records with tombstones")
+        if self.replica_bytes:
+            parts.append("copy records from replicas")
+        if self.repaired:
+            parts.append("correct damaged records")
+        return ", ".join(parts) or "bridge damage in the commit log"
+
 
 LOST_FOUND: Final = "lost+found"
 _BLOCK: Final = 4 << 20

@@ -72,7 +72,10 @@ def plan_lines(
     if plan["abort_stays"] is not None:
         yield from labelled("abort stays", plan["abort_stays"], width)
     yield from _remaining(plan["remaining"], width, all_rows=all_rows)
-    yield from labelled("After repair" if plan["steps"] else "Start now", plan_afterwards(plan), width)
+    if plan["verdict"] == "log-missing":  # what a start does is that, whatever it loses of the files that are there
+        yield from labelled("Start now", plan["headline"], width)
+    else:
+        yield from labelled("After repair" if plan["steps"] else "Start now", plan_afterwards(plan), width)
     if plan["steps"]:
         yield from labelled("Disk needed", f"at most {size_text(plan['disk_needed_bytes'])}", width)
 

@@ -13,6 +13,8 @@ from rmqtool.report.text import escaped, size_text, styled
 
 PER_FILE_MAX: Final = 20
 """Findings of one file that are shown; the rest is counted."""
+NOTES_MAX: Final = 1
+"""Notes of one kind about one file that are shown: nothing has to be done about them."""
 MORE: Final = "more"
 """Type of an object that stands for findings of its file that are left out."""
 _SIGNS: Final = {"error": "E", "warning": "W", "note": "n"}
@@ -55,14 +57,23 @@ def streamed_lines(
     for file, of_file in groupby(findings, key=lambda finding: finding["file"]):
         yield ""
         yield escaped(file)
-        left_out = 0
-        for number, finding in enumerate(of_file):
+        shown = left_out = 0
+        notes: Counter[str] = Counter()
+        for finding in of_file:
             if finding.get("type") == MORE:
                 left_out += finding["count"]
-            elif all_rows or number < PER_FILE_MAX:
+                continue
+            notes[finding["id"]] += finding["severity"] == "note"
+            if not all_rows and notes[finding["id"]] > NOTES_MAX:
+                continue
+            if all_rows or shown < PER_FILE_MAX:
                 yield from _finding(finding, width, color=color)
             else:
                 left_out += 1
+            shown += 1
+        for kind, count in notes.items():
+            if count > NOTES_MAX and not all_rows:
+                yield f"  n {kind}: {count - NOTES_MAX} more (--verbose shows all)"
         if left_out:
             yield f"  ... and {left_out} more (--verbose shows all)"
     step = summary["next_step"]

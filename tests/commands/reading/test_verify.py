@@ -280,3 +280,16 @@ def test_many_findings_of_a_file_are_counted() -> None:
     shown = [list(findings_lines(rows, summary, 80, color=False, all_rows=every)) for every in (False, True)]
     assert [sum("index.bad-entry" in line for line in screen) for screen in shown] == [20, 50]
     assert ["... and 30 more (--verbose shows all)" in "".join(screen) for screen in shown] == [True, False]
+
+
+def test_notes_of_one_kind_are_counted_and_hide_no_finding() -> None:
+    notes = [finding("commitlog.tombstone", "commitlog/0", "a tombstone", physical_offset=at) for at in range(60)]
+    worse = finding("commitlog.bad-magic", "commitlog/0", "damage", physical_offset=70)
+    rows = [{"type": "finding", **one.as_json()} for one in (*notes, worse)]
+    summary = {"verdict": "damaged", "headline": "DAMAGED", "needs_decision": False, "complete": True}
+    summary |= {"next_step": {"command": None, "reason": ""}, "left_out_bytes": 0}
+    summary |= {"checked": dict.fromkeys(("records", "units", "entries", "bytes"), 0)}
+    shown = [list(findings_lines(rows, summary, 80, color=False, all_rows=every)) for every in (False, True)]
+    assert [sum("commitlog.tombstone" in line for line in screen) for screen in shown] == [2, 60]
+    assert "  n commitlog.tombstone: 59 more (--verbose shows all)" in shown[0]
+    assert any("commitlog.bad-magic" in line for line in shown[0])
