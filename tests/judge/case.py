@@ -82,9 +82,14 @@ class Case:
         return self.judge.version
 
     @property
-    def owed(self) -> dict[tuple[str, int, int], int]:
-        """The messages that the log has for consumers, by their places."""
-        return self.truth.served
+    def owed(self) -> list[tuple[tuple[str, int, int], int]]:
+        """The messages that the log has for consumers: place and physical offset. Two may have one place."""
+        return list(self.truth.served.items())
+
+    @property
+    def named_queues(self) -> list[tuple[str, int]]:
+        """Queues that a broker is asked about where it does not list those that it has, in RocksDB."""
+        return sorted(self.truth.queues) if self.base.plan.has_database else []
 
     def expected(self) -> dict[tuple[str, int, int], int]:
         """What must be served after a repair: all that is intact.

@@ -43,17 +43,18 @@ class LifeCase(Case):
 
     Attributes:
         floor: what the asked version serves of the store before any command.
+        living: records of topics that are there, each with the place that it was given.
     """
 
     life: Life | None = None
     floor: Served = field(default_factory=dict)
+    living: list[tuple[tuple[str, int, int], int]] | None = None
 
     @property
-    def owed(self) -> dict[tuple[str, int, int], int]:
-        if "owed" not in self.__dict__:
-            self.__dict__["owed"] = _owed(self)
-        owed: dict[tuple[str, int, int], int] = self.__dict__["owed"]
-        return owed
+    def owed(self) -> list[tuple[tuple[str, int, int], int]]:
+        if self.living is None:
+            self.living = _owed(self)
+        return self.living
 
     def expected(self) -> dict[tuple[str, int, int], int]:
         return dict(self.floor)
@@ -72,7 +73,7 @@ def judge_life(life: Life, folder: Path) -> LifeCase:
 def life_case(life: Life, folder: Path) -> LifeCase:
     """A copy of the store that a life left, with the plan's faults in it."""
     base = life.base()
-    judge = life.judge_of(life.plan.asked)
+    judge = life.judge_of(life.asked)
     truth = base.truth(judge, folder)
     store = copy_store(base.path, folder / "store")
     target = Target(base, truth, store, random.Random(f"faults {life.plan.name}"))
@@ -92,7 +93,7 @@ def life_case(life: Life, folder: Path) -> LifeCase:
 def _judge_refused(life: Life, folder: Path) -> LifeCase:
     """A store on which the asked version does not start: the forecast says so, and no advice is without an end."""
     base, truth = life.base(), Truth({}, {}, {}, {}, {}, [])
-    judge = life.judge_of(life.plan.asked)
+    judge = life.judge_of(life.asked)
     case = LifeCase(life.plan.name, base, truth, judge, folder, copy_store(base.path, folder / "store"), [], life=life)
     case.conf.write_text(_conf(life))
     case.told = ["--broker-conf", case.conf]
@@ -104,22 +105,22 @@ def _judge_refused(life: Life, folder: Path) -> LifeCase:
 def _conf(life: Life) -> str:
     """The broker's settings; 4.4.0 has another spelling for the sizes of files."""
     rows = {name: str(value) for name, value in life.config.items()}
-    rows |= {name.replace("mapped", "maped"): value for name, value in rows.items() if life.plan.asked == "4.4.0"}
+    rows |= {name.replace("mapped", "maped"): value for name, value in rows.items() if life.asked == "4.4.0"}
     return "".join(f"{name}={value}\n" for name, value in rows.items())
 
 
-def _owed(case: LifeCase) -> dict[tuple[str, int, int], int]:
+def _owed(case: LifeCase) -> list[tuple[tuple[str, int, int], int]]:
     """Each record of a living topic that queues have, by the place that it was given."""
     life, plan = case.life, case.base.plan
     assert life is not None
     size = plan.log_file_size
     log = log_content(case.base.path, plan.log_directories, size)
-    owed = {}
+    owed = []
     for physical_offset, topic, queue_id, queue_offset in case.truth.places:
         start, at = physical_offset - physical_offset % size, physical_offset % size
         flags = int.from_bytes(log[start][0][at + SYSTEM_FLAGS_AT : at + SYSTEM_FLAGS_AT + 4], "big")
         if physical_offset >= life.deleted.get(topic, 0) and flags & 12 not in NOT_QUEUED:
-            owed[topic, queue_id, queue_offset] = physical_offset
+            owed.append(((topic, queue_id, queue_offset), physical_offset))
     return owed
 
 
@@ -185,12 +186,12 @@ def _follow(case: LifeCase, path: Path, steps: list[Answer]) -> bool:
         options = ["--yes"] if name in REPAIRS else []
         answer = case.ask(str(name), *rest, *options, "--format", "json")  # type: ignore[arg-type]
         steps.append(answer)
-        if answer.code in (1, 5):
-            return answer.code == 5 and bool(re.search(r"--accept-loss|--broker-conf|--restore|--topic", answer.err))
         said = answer.json or {}
         said = said.get("summary") or said
         if said.get("needs_decision"):
             return True
+        if answer.code in (1, 5):
+            return answer.code == 5 and bool(re.search(r"--accept-loss|--broker-conf|--restore|--topic", answer.err))
         advised = (said.get("next_step") or {}).get("command")
         if advised is None:
             is_repair = name in REPAIRS
@@ -251,7 +252,7 @@ def _check_broker(case: LifeCase, repaired: Path, what: str, steps: list[Answer]
     removed = {name for name in removed if name in store.before and store.before[name][1] != NOTHING}
     if removed and steps[-1].code == 0:
         case.differs(f"{what}: start deletes files", f"{sorted(removed)} {_told(steps)}")
-    read = store.read(brief=True, queues=sorted(case.truth.queues) if case.base.plan.has_database else ())
+    read = store.read(brief=True, queues=case.named_queues)
     served = whole_served(read, case.truth.sizes)
     if check_served(case, served, what, steps):
         check_goes_on(case, store, read)

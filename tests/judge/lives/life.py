@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.broker.broker import Judge, JudgeError, OpenStore
 from tests.broker.files import copy_store
-from tests.judge.bases import FILE, ROCKSDB, SINCE, STORE_TYPE, Base, Plan, numbers_of
+from tests.judge.bases import CLEAN, FILE, KILLED, ROCKSDB, SINCE, STORE_TYPE, Base, Plan, numbers_of
 from tests.judge.lives import plan as acts
 from tests.judge.lives.broker_config import GROUP, QUEUES, BrokerConfig
 from tests.judge.lives.plan import Act, LifePlan
@@ -32,7 +32,7 @@ class Life:
         deleted: of each topic that was deleted, where the log ended then: its records before are a deleted topic's.
         ends: queue offset that comes next, by topic and queue.
         rough: what happened that leaves more than a clean stop or a kill does.
-        killed: whether a run ended in a kill.
+        runs: messages of each run, which is not counted, and how it ended.
         versions: that ran, in order.
     """
 
@@ -42,20 +42,20 @@ class Life:
     path: Path
     version: str
     config: dict[str, Any]
+    asked: str
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     deleted: dict[str, int] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     log_end: int = 0
     clock_ms: int = 0
     rough: list[str] = field(default_factory=list)
-    killed: bool = False
-    last_end: str = acts.CLEAN
+    runs: list[tuple[int, str]] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
     copies: list[Path] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     _open: OpenStore | None = None
     _before: dict[str, Any] = field(default_factory=dict)
-    _stops: int = 0
+    _places: int = 0
 
     @property
     def is_five(self) -> bool:
@@ -67,24 +67,39 @@ class Life:
             topic: {"readQueueNums": QUEUES, "writeQueueNums": QUEUES, "attributes": {}} for topic in self.broker.topics
         }
 
+    def place(self, name: str) -> Path:
+        """A folder that nothing has used."""
+        self._places += 1
+        return self.folder / f"{name}-{self._places}"
+
     def base(self) -> Base:
         """The store that came out, as faults and checks know one."""
         on = ROCKSDB if self.config.get("storeType") == STORE_TYPE["storeType"] else FILE
-        runs = ((0, self.last_end),)
         topics = tuple(self.broker.topics)
-        plan = Plan(self.plan.name, self.version, self.plan.features, self.config, topics, QUEUES, runs, on, on)
+        plan = Plan(
+            self.plan.name, self.version, self.plan.features, self.config, topics, QUEUES, tuple(self.runs), on, on
+        )
         return Base(plan, self.path, self.copies[0] if self.copies else None)
 
 
 def live(plan: LifePlan, judge_of: JudgeOf, folder: Path) -> Life:
     """Carry out all acts of a plan."""
-    life = Life(plan, judge_of, folder, folder / "run-0", plan.version, dict(plan.config))
+    life = Life(plan, judge_of, folder, folder / "run-0", plan.version, dict(plan.config), plan.asked)
     draw = random.Random(f"messages {plan.name}")
     for act in plan.acts:
-        ACTS[act.name](life, act, draw)
+        try:
+            ACTS[act.name](life, act, draw)
+        except EndOfLifeError as trouble:
+            life.rough.append(f"the end before {act}: {trouble}")
+            life.asked = life.version
+            return life
         if act.end is not None and life._open is not None:
             _stop(life, act.end)
     return life
+
+
+class EndOfLifeError(Exception):
+    """No broker starts any more."""
 
 
 def _running(life: Life) -> OpenStore:
@@ -100,12 +115,12 @@ def _running(life: Life) -> OpenStore:
         life.rough.append("refused")
         life.told.append(f"{life.version} does not start with {life.config}: {store.opened['loadTrouble']}")
         life.config = dict(life._before)
-        kept = copy_store(life.path, life.folder / f"refused-{len(life.told)}")
-        life.path = kept
+        life.path = copy_store(life.path, life.place("refused"))
         store = _start(life)
     if not store.serving:
-        raise JudgeError(f"{life.plan}: {life.version} does not start: {store.opened}")
-    life._open = store
+        store.abandon()
+        raise EndOfLifeError(f"{life.version} does not start: {store.opened['loadTrouble']}")
+    life._open, life._before = store, dict(life.config)
     life.versions.append(life.version)
     life.log_end = store.opened["afterLoad"]["offsets"]["max"]
     life.broker.write_topics(life.path, is_five=life.is_five)
@@ -121,10 +136,8 @@ def _stop(life: Life, end: str) -> None:
     store = life._open
     assert store is not None
     life._open = None
-    life.last_end = acts.CLEAN if end == acts.CLEAN else acts.KILLED
-    life._stops += 1
-    after = life.folder / f"run-{life._stops}"
-    if end == acts.CLEAN:
+    is_clean = end == acts.CLEAN
+    if is_clean:
         life.broker.write_offsets(life.path)
         if life.is_five:
             life.broker.close(life.path)
@@ -133,14 +146,13 @@ def _stop(life: Life, end: str) -> None:
         except JudgeError as trouble:
             if "died in shutdown" not in str(trouble):
                 raise
-            life.killed, life.last_end = True, acts.KILLED
+            is_clean = False
     else:
-        life.killed = True
-        if life.path != after:
-            copy_store(life.path, after)
-            store.abandon()
-            life.path = after
-    life.copies.append(copy_store(life.path, life.folder / f"copy-{life._stops}"))
+        after = copy_store(life.path, life.place("killed"))
+        store.abandon()
+        life.path = after
+    life.runs.append((0, CLEAN if is_clean else KILLED))
+    life.copies.append(copy_store(life.path, life.place("older")))
 
 
 def _write(life: Life, act: Act, draw: random.Random) -> None:
@@ -205,7 +217,7 @@ def _delete_half(life: Life, act: Act, draw: random.Random) -> None:
     store.wait_dispatched()
     _forget(life, topic)
     life.rough.append("half a deletion")
-    half = copy_store(life.path, life.folder / f"half-{life._stops}")
+    half = copy_store(life.path, life.place("half"))
     folder = half / "consumequeue" / topic
     if act.values["after"] == "one queue" and folder.is_dir():
         shutil.rmtree(draw.choice(sorted(folder.iterdir())))
@@ -216,7 +228,8 @@ def _replaced(life: Life, store: OpenStore, path: Path) -> None:
     """Go on with a copy that was made while the broker ran."""
     store.abandon()
     life.path = path
-    life._open, life.killed, life.last_end = None, True, acts.KILLED
+    life._open = None
+    life.runs.append((0, KILLED))
 
 
 def _expire(life: Life, act: Act, draw: random.Random) -> None:
@@ -239,7 +252,7 @@ def _copy(life: Life, act: Act, draw: random.Random) -> None:
     store = _running(life)
     for topic in act.values["topics"]:
         _created(life, topic)
-    copy = life.folder / f"copied-{life._stops}"
+    copy = life.place("copied")
     copying = threading.Thread(target=lambda: (time.sleep(COPY_BEGINS_AFTER_S), _copy_loosely(life.path, copy)))
     copying.start()
     _put(life, store, act, draw)
@@ -267,10 +280,13 @@ def _version(life: Life, act: Act, draw: random.Random) -> None:
 
 
 def _settings(life: Life, act: Act, draw: random.Random) -> None:
-    life._before = dict(life.config)
     life.config |= act.values["change"]
+    if "storeType" in act.values["change"]:
+        life.rough.append("queues moved without convert")
     if life.config.get("storeType") == "default":
         del life.config["storeType"]
+    for name in str(act.values["change"].get("storePathCommitLog", "")).split(","):
+        (life.path / name).mkdir(exist_ok=True)
     life.told.append(f"set {act.values['change']}")
 
 
