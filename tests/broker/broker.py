@@ -265,6 +265,11 @@ class OpenStore:
         self._judge.program.ask("halt")
         self._judge.program.wait_end()
 
+    def kill(self) -> None:
+        """Kill the broker's process with SIGKILL, also while it is asked something else."""
+        self.over = True
+        self._judge.program.kill()
+
     def __enter__(self) -> Self:
         return self
 

@@ -33,11 +33,13 @@ class BrokerConfig:
 
     def __init__(self) -> None:
         self.topics: list[str] = []
+        self.attributes: dict[str, dict[str, str]] = {}
         self.offsets: dict[str, dict[int, int]] = {}
         self._counter = 0
 
-    def create(self, topic: str) -> None:
+    def create(self, topic: str, **attributes: str) -> None:
         self.topics.append(topic)
+        self.attributes[topic] = {name.replace("_", "."): value for name, value in attributes.items()}
 
     def delete(self, topic: str, *, with_offsets: bool) -> None:
         """Delete a topic; since 5.0 what its consumers noted goes with it."""
@@ -53,7 +55,7 @@ class BrokerConfig:
         self._counter += 1
         table = {
             name: {
-                **({"attributes": {}} if is_five else {}),
+                **({"attributes": self.attributes.get(name, {})} if is_five else {}),
                 "order": False,
                 "perm": 6,
                 "readQueueNums": QUEUES_OF.get(name, QUEUES),

@@ -85,7 +85,7 @@ def life_case(life: Life, folder: Path) -> LifeCase:
         faults += [fault] if fault is not None else []
     case = LifeCase(life.plan.name, base, truth, judge, folder, store, faults, life=life)
     case.conf.write_text(_conf(life))
-    if life.plan.told or life.told or "storePathCommitLog" in life.config:
+    if life.plan.told or life.told or {"storePathCommitLog", "enableLmq"} & life.config.keys():
         case.told = ["--broker-conf", case.conf]
     return case
 

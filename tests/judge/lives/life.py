@@ -2,11 +2,14 @@
 
 import random
 import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 
 from tests.broker.broker import Judge, JudgeError, OpenStore
@@ -15,12 +18,13 @@ from tests.judge.bases import CLEAN, FILE, KILLED, ROCKSDB, SINCE, STORE_TYPE, B
 from tests.judge.lives import plan as acts
 from tests.judge.lives.broker_config import GROUP, QUEUES, BrokerConfig
 from tests.judge.lives.plan import Act, LifePlan
-from tests.judge.messages import Sender
+from tests.judge.messages import BATCHED, LONG_TOPICS, Sender
 
 JudgeOf = Callable[[str], Judge]
 FIVE = (5, 0, 0)
 PUT_TOGETHER = 10
 COPY_BEGINS_AFTER_S = 0.01
+LAST_KILL_S = 0.2
 
 
 @dataclass
@@ -63,8 +67,10 @@ class Life:
 
     @property
     def topic_settings(self) -> dict[str, Any]:
+        attributes = self.broker.attributes
         return {
-            topic: {"readQueueNums": QUEUES, "writeQueueNums": QUEUES, "attributes": {}} for topic in self.broker.topics
+            topic: {"readQueueNums": QUEUES, "writeQueueNums": QUEUES, "attributes": attributes[topic]}
+            for topic in self.broker.topics
         }
 
     def place(self, name: str) -> Path:
@@ -86,6 +92,11 @@ def live(plan: LifePlan, judge_of: JudgeOf, folder: Path) -> Life:
     """Carry out all acts of a plan."""
     life = Life(plan, judge_of, folder, folder / "run-0", plan.version, dict(plan.config), plan.asked)
     draw = random.Random(f"messages {plan.name}")
+    if "inner" in plan.features:
+        life.broker.create(BATCHED, queue_type="BatchCQ")
+    if "long" in plan.features:
+        for topic in LONG_TOPICS:
+            life.broker.create(topic)
     for act in plan.acts:
         try:
             ACTS[act.name](life, act, draw)
@@ -94,7 +105,7 @@ def live(plan: LifePlan, judge_of: JudgeOf, folder: Path) -> Life:
             life.asked = life.version
             return life
         if act.end is not None and life._open is not None:
-            _stop(life, act.end)
+            stop(life, act.end)
     return life
 
 
@@ -132,7 +143,7 @@ def _start(life: Life) -> OpenStore:
     return judge.open(life.path, life.config, life.topic_settings, clock_offset_ms=life.clock_ms)
 
 
-def _stop(life: Life, end: str) -> None:
+def stop(life: Life, end: str) -> None:
     store = life._open
     assert store is not None
     life._open = None
@@ -163,7 +174,21 @@ def _write(life: Life, act: Act, draw: random.Random) -> None:
         store.stop_dispatch()
     elif act.end == acts.KILLED_BEFORE_INDEX:
         store.stop_index()
-    _put(life, store, act, draw, dispatched=act.end != acts.KILLED_BEFORE_DISPATCH)
+    if act.end == acts.KILLED_AT_ANY_TIME:
+        _put_until_killed(life, store, act, draw)
+    else:
+        _put(life, store, act, draw, dispatched=act.end != acts.KILLED_BEFORE_DISPATCH)
+
+
+def _put_until_killed(life: Life, store: OpenStore, act: Act, draw: random.Random) -> None:
+    """The broker's process is killed at some moment; its files stay as they are then."""
+    killing = threading.Timer(draw.random() * LAST_KILL_S, store.kill)
+    killing.start()
+    with suppress(JudgeError):
+        _put(life, store, act, draw)
+    killing.join()
+    life._open = None
+    life.runs.append((0, KILLED))
 
 
 def _put(life: Life, store: OpenStore, act: Act, draw: random.Random, *, dispatched: bool = True) -> None:
@@ -261,6 +286,32 @@ def _copy(life: Life, act: Act, draw: random.Random) -> None:
     _replaced(life, store, copy)
 
 
+def _fill(life: Life, act: Act, draw: random.Random) -> None:
+    """Messages until the disk is full; then the broker is killed, and the store comes to a larger disk."""
+    if life._open is not None:
+        stop(life, KILLED)
+    disk = life.place("disk")
+    disk.mkdir()
+    used = sum(file.stat().st_blocks for file in life.path.rglob("*")) // 2
+    command = ["mount", "-t", "tmpfs", "-o", f"size={used + act.values['room']}k", "tmpfs", str(disk)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        life.rough.append("no disk to fill")
+        return
+    before = life.path
+    try:
+        life.path = copy_store(life.path, disk / "store")
+        store = _running(life)
+        with suppress(JudgeError, AssertionError):
+            _put(life, store, act, draw)
+        _replaced(life, store, copy_store(life.path, life.place("moved")))
+        store.kill()
+    except (EndOfLifeError, CalledProcessError, JudgeError):
+        life.path, life._open = before, None
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+    life.rough.append("the disk was full")
+
+
 def _copy_loosely(source: Path, target: Path) -> None:
     """As cp does over files that come and go."""
     for file in sorted(source.rglob("*")):
@@ -321,6 +372,7 @@ ACTS: dict[str, Callable[[Life, Act, random.Random], None]] = {
     acts.EXPIRES: _expire,
     acts.PROGRESSES: _progress,
     acts.COPIES: _copy,
+    acts.FILLS: _fill,
     acts.CHANGES_VERSION: _version,
     acts.CHANGES_SETTINGS: _settings,
     acts.SETS_CLOCK: _clock,

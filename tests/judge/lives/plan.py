@@ -5,34 +5,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.judge.bases import ROCKSDB_SINCE, STORE_TYPE, VERSIONS, numbers_of
+from tests.judge.bases import NOT_IN_ROCKSDB, ROCKSDB_SINCE, STORE_TYPE, VERSIONS, numbers_of
 
-CLEAN, KILLED, KILLED_BEFORE_DISPATCH, KILLED_BEFORE_INDEX = (
-    "clean",
-    "killed",
-    "killed-before-dispatch",
-    "killed-before-index",
-)
-WRITES, CREATES, DELETES, USES_AGAIN, EXPIRES, PROGRESSES = (
-    "write",
-    "create",
-    "delete",
-    "use-again",
-    "expire",
-    "progress",
-)
-DELETES_HALF, COPIES = "delete-half", "copy"
+CLEAN, KILLED, KILLED_BEFORE_DISPATCH = "clean", "killed", "killed-before-dispatch"
+KILLED_BEFORE_INDEX, KILLED_AT_ANY_TIME = "killed-before-index", "killed-at-any-time"
+WRITES, CREATES, DELETES, USES_AGAIN = "write", "create", "delete", "use-again"
+EXPIRES, PROGRESSES = "expire", "progress"
+DELETES_HALF, COPIES, FILLS = "delete-half", "copy", "fill-disk"
 CHANGES_VERSION, CHANGES_SETTINGS, SETS_CLOCK, RESTORES = "version", "settings", "clock", "restore"
-RUNNING = (WRITES, CREATES, DELETES, USES_AGAIN, EXPIRES, PROGRESSES, DELETES_HALF, COPIES)
+RUNNING = (WRITES, CREATES, DELETES, USES_AGAIN, EXPIRES, PROGRESSES, DELETES_HALF, COPIES, FILLS)
 """Acts for which a broker runs; the others happen between two runs."""
 NAMES = ("Orders", "Payments", "T", "Audit-2", "%RETRY%shop", "Stock_3")
 LOG_SIZES, QUEUE_SIZES = (16384, 32768, 65536), (400, 600, 2000)
 INDEX_SIZES = ((50, 120), (100, 200), (100, 400), (1000, 4000))
 LEVELS = ("1h 2h 3h", "30m 1h 2h 3h 4h")
 CLOCKS_MS = (-25_000, -3_000, -900, -1_800_000, -86_400_000, 5_000, 3_600_000, 3 * 86_400_000)
-FEATURES = ("batch", "delay", "flagged", "packed", "half", "v6")
-SINCE = {"v6": (4, 6, 0)}
+FEATURES = {"batch": 0.3, "delay": 0.3, "flagged": 0.3, "packed": 0.3, "half": 0.3, "v6": 0.3,
+            "long": 0.05, "light": 0.08, "inner": 0.08}  # fmt: skip
+"""Kinds of messages, and how many of the lives have each."""
+LIGHT = {"enableLmq": True, "enableMultiDispatch": True}
 PATHS_SINCE = (4, 9, 2)
+ROUGH = 0.35
+"""How many lives may have what leaves more than a broker does: copies, older files, a full disk."""
 FAULTS = (0, 0, 0, 0, 0, 1, 1, 2)
 
 
@@ -94,12 +88,17 @@ def plan_of(seed: int, number: int) -> LifePlan:
     draw = random.Random(name)
     version = draw.choice(VERSIONS)
     state = _State(draw, version, _settings(draw, version))
-    features = frozenset(feature for feature in FEATURES if draw.random() < 0.3)
+    features = frozenset(feature for feature, share in FEATURES.items() if draw.random() < share)
+    if state.is_rocksdb:
+        features -= NOT_IN_ROCKSDB
+    if "light" in features:
+        state.config |= LIGHT
     config = dict(state.config)
+    ways = _WAYS if draw.random() < ROUGH else _GENTLE
     acts = [_write(state)]
     wanted = draw.randrange(3, 9)
     while len(acts) < wanted:
-        act = draw.choice(_WAYS)(state)
+        act = draw.choice(ways)(state)
         if act is None:
             continue
         if act.name not in RUNNING and acts[-1].end is None and acts[-1].name in RUNNING:
@@ -130,6 +129,8 @@ def _ended(state: _State, act: Act) -> Act:
     ends = [CLEAN] * 5 + [KILLED] * 3
     if act.name in (WRITES, USES_AGAIN):
         ends += [KILLED_BEFORE_DISPATCH, KILLED_BEFORE_INDEX]
+    if act.name == WRITES and state.draw.random() < 0.15:
+        ends = [KILLED_AT_ANY_TIME]
     return Act(act.name, act.values, state.draw.choice(ends))
 
 
@@ -195,7 +196,7 @@ def _settings_changed(state: _State) -> Act | None:
         change = {"messageDelayLevel": draw.choice(LEVELS)}
     elif way == "paths" and numbers_of(state.version) >= PATHS_SINCE and "storePathCommitLog" not in state.config:
         change = {"storePathCommitLog": "commitlog,commitlog-b"}
-    elif way == "type" and numbers_of(state.version) >= ROCKSDB_SINCE:
+    elif way == "type" and "enableLmq" not in state.config and numbers_of(state.version) >= ROCKSDB_SINCE:
         change = {"storeType": "default" if state.is_rocksdb else STORE_TYPE["storeType"]}
     if not change or all(state.config.get(name) == value for name, value in change.items()):
         return None
@@ -220,11 +221,17 @@ def _copy(state: _State) -> Act:
     return Act(COPIES, {"count": state.draw.randrange(30, 90), "topics": list(state.topics)}, KILLED)
 
 
+def _fill(state: _State) -> Act:
+    room = state.draw.choice((8, 16, 24, 40, 60))
+    return Act(FILLS, {"room": room, "count": 90, "topics": list(state.topics)}, KILLED)
+
+
 def _progress(state: _State) -> Act:
     return Act(PROGRESSES, {"topic": state.draw.choice(state.topics), "share": round(state.draw.random(), 2)})
 
 
-_WAYS: tuple[Callable[[_State], Act | None], ...] = (
+_GENTLE: tuple[Callable[[_State], Act | None], ...] = (
     *(_write,) * 6, *(_delete,) * 4, *(_use_again,) * 5, *(_version,) * 4, *(_expire,) * 2, *(_progress,) * 2,
-    _create, *(_settings_changed,) * 2, _clock, _clock, _restore, _copy, _delete_half,
+    _create, *(_settings_changed,) * 2, _clock, _clock,
 )  # fmt: skip
+_WAYS = (*_GENTLE, *(_restore, _copy, _delete_half, _fill) * 2)
