@@ -6,13 +6,14 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.broker.broker import JudgeError
+from tests.broker.broker import Judge, JudgeError
 from tests.broker.files import changes, copy_store, snapshot
-from tests.judge.bases import Truth, whole_served
+from tests.judge.bases import Base, Truth, numbers_of, whole_served
 from tests.judge.case import CHANGES, Case
 from tests.judge.check_forecast import check_forecast, of_the_store
 from tests.judge.check_repair import check_goes_on, check_undo, repair_count
@@ -74,7 +75,7 @@ def life_case(life: Life, folder: Path) -> LifeCase:
     """A copy of the store that a life left, with the plan's faults in it."""
     base = life.base()
     judge = life.judge_of(life.asked)
-    truth = base.truth(judge, folder)
+    truth = _truth(life, base, judge, folder)
     store = copy_store(base.path, folder / "store")
     target = Target(base, truth, store, random.Random(f"faults {life.plan.name}"))
     faults: list[Fault] = []
@@ -88,6 +89,18 @@ def life_case(life: Life, folder: Path) -> LifeCase:
     if life.plan.told or life.told or {"storePathCommitLog", "enableLmq"} & life.config.keys():
         case.told = ["--broker-conf", case.conf]
     return case
+
+
+def _truth(life: Life, base: Base, judge: Judge, folder: Path) -> Truth:
+    """What the asked version serves, and all the records that the newest of the life's versions reads."""
+    truth = base.truth(judge, folder)
+    newest = max((judge.version, *life.versions), key=numbers_of)
+    if newest == judge.version:
+        return truth
+    with suppress(AssertionError):
+        log = base.truth(life.judge_of(newest), folder)
+        return replace(truth, sizes=log.sizes, places=log.places, times=log.times)
+    return truth
 
 
 def _judge_refused(life: Life, folder: Path) -> LifeCase:
@@ -142,9 +155,9 @@ def _judge(case: LifeCase) -> None:
 
 
 def _floor(case: LifeCase) -> Served:
-    """What is served before any command; of a damaged store, the intact records that are where their header says."""
+    """The records that are served before any command; of a damaged store, those that are where their header says."""
     if not case.faults:
-        return dict(case.served_without)
+        return {name: at for name, at in case.served_without.items() if at in case.truth.sizes}
     own = {(topic, queue_id, queue_offset, at) for at, topic, queue_id, queue_offset in case.truth.places}
     truth = case.truth.served
     return {

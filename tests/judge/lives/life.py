@@ -106,6 +106,10 @@ def live(plan: LifePlan, judge_of: JudgeOf, folder: Path) -> Life:
             return life
         if act.end is not None and life._open is not None:
             stop(life, act.end)
+    if life.config != life._before:  # a person tries new settings before they count on them
+        with suppress(EndOfLifeError):
+            _running(life)
+            stop(life, CLEAN)
     return life
 
 
@@ -120,22 +124,34 @@ def _running(life: Life) -> OpenStore:
     """
     if life._open is not None:
         return life._open
-    store = _start(life)
-    if not store.serving:
-        store.abandon()
+    store = None if _ignores_files(life) else _start(life)
+    if store is None or not store.serving:
+        if store is not None:
+            store.abandon()
+            life.path = copy_store(life.path, life.place("refused"))
         life.rough.append("refused")
-        life.told.append(f"{life.version} does not start with {life.config}: {store.opened['loadTrouble']}")
+        life.told.append(f"{life.version} does not start with {life.config}")
         life.config = dict(life._before)
-        life.path = copy_store(life.path, life.place("refused"))
         store = _start(life)
     if not store.serving:
         store.abandon()
         raise EndOfLifeError(f"{life.version} does not start: {store.opened['loadTrouble']}")
     life._open, life._before = store, dict(life.config)
     life.versions.append(life.version)
-    life.log_end = store.opened["afterLoad"]["offsets"]["max"]
+    log_end = store.opened["afterLoad"]["offsets"]["max"]
+    if log_end < life.log_end:
+        life.rough.append(f"{life.version} cut the log from {life.log_end} to {log_end}")
+    life.log_end = log_end
     life.broker.write_topics(life.path, is_five=life.is_five)
     return store
+
+
+def _ignores_files(life: Life) -> bool:
+    """Whether a person sees that this would go wrong: 4.4.0 leaves out files of the log that have another length."""
+    size = life.config["mappedFileSizeCommitLog"]
+    folders = [life.path / name for name in str(life.config.get("storePathCommitLog", "commitlog")).split(",")]
+    sizes = {file.stat().st_size for folder in folders for file in folder.glob("[0-9]*")}
+    return life.version == "4.4.0" and bool(sizes - {size})
 
 
 def _start(life: Life) -> OpenStore:
@@ -334,6 +350,8 @@ def _settings(life: Life, act: Act, draw: random.Random) -> None:
     life.config |= act.values["change"]
     if "storeType" in act.values["change"]:
         life.rough.append("queues moved without convert")
+    if "maxIndexNum" in act.values["change"] and any((life.path / "index").glob("[0-9]*")):
+        life.rough.append("index files of other sizes")
     if life.config.get("storeType") == "default":
         del life.config["storeType"]
     for name in str(act.values["change"].get("storePathCommitLog", "")).split(","):
