@@ -9,7 +9,6 @@ import numpy as np
 
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position
-from rmqtool.quantities import OFFSETS_END
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding
@@ -97,7 +96,6 @@ def full_files(store: Store, checked: str | None) -> Iterator[Entry]:
 
 def file_findings(store: Store, entry: Entry) -> list[Finding]:
     """What is wrong with a full file by itself: header, chains, slots."""
-    log_start = store.commitlog[0].start if store.commitlog else OFFSETS_END
-    one = IndexPass(entry, store.index_slot_count or 0, store.index_entry_count, log_start, Account())
+    one = IndexPass(entry, store.index_slot_count or 0, store.index_entry_count, Account())
     one.run(store.view.open)
     return one.findings

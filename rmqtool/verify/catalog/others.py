@@ -23,7 +23,8 @@ _REBUILT_CHECKPOINT: Final = "the checkpoint is rebuilt from the commit log and 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "checkpoint.ahead-of-log",
-        "A time or offset of the checkpoint is after the last record of the commit log.",
+        "A time or offset of the checkpoint is after the last record of the commit log. A note where it is a time and "
+        "records have expired: where the clock was set back, one of them may have been newer; else a warning.",
         (
             ("up to 5.4.0", "after a crash the scan starts too late, at the last file"),
             ("5.5.0 and later", "the same, by the offset of the queues"),

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from rmqtool.engine.dispatch.index_writer import holds_no_entry
 from rmqtool.errors import UnreadableError
-from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
@@ -42,14 +41,13 @@ def read_index(store: Store, account: Account, digest: LogDigest | None = None) 
     """
     index = IndexFiles()
     slots, room = store.index_slot_count, store.index_entry_count
-    log_start = store.commitlog[0].start if store.commitlog else OFFSETS_END
     empty, ordered = [], []
     for entry in store.index_files:
         if not slots:
             empty += [entry.path] if _is_empty(store, entry, account, index) else []
             continue
-        one = IndexPass(entry, slots, room, log_start, account)
-        seen = seen_by(one, [entry.path], (entry.size, slots, room, log_start), store.view.open, digest)
+        one = IndexPass(entry, slots, room, account)
+        seen = seen_by(one, [entry.path], (entry.size, slots, room), store.view.open, digest)
         file = seen.result
         index.findings += seen.findings
         index.seen.append(seen)

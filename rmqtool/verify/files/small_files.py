@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -24,7 +25,7 @@ from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import FileKind, is_java_long
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.log_files import fences
 from rmqtool.verify.survey.account import Account
@@ -164,7 +165,11 @@ def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | No
     for name in (_LOG_TIME, _QUEUE_TIME, "index_timestamp_ms"):
         if name not in flaws and values[name] > log.newest_ms + CLOCK_MARGIN_MS:
             text = f"{name} is {values[name]}, the newest message was stored at {log.newest_ms}"
-            yield _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
+            ahead = _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
+            if context.store.log_start:
+                text += ": the clock was set back and newer messages have expired, or the field is damaged"
+                ahead = replace(ahead, severity=Severity.NOTE, message=text, repair=None)
+            yield ahead
             flaws.add(name)
     for name in ("confirm_physical_offset", "consumequeue_physical_offset"):
         # One is the end of what was confirmed, the other the start of the last message that was dispatched.

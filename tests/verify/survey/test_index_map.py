@@ -83,5 +83,5 @@ def test_a_file_is_read_in_its_order(tmp_path: Path) -> None:
     write_store(tmp_path / "store", 6_000, 100, 4 << 20, index_slot_count=slots)
     (entry,) = survey(open_directory(tmp_path / "store"), Settings(index_slot_count=slots)).index_files
     built = BuiltFile.whole(tmp_path / "store" / entry.path)
-    assert IndexPass(entry, slots, None, 0, Account()).run(lambda _path: built.open()) is not None
+    assert IndexPass(entry, slots, None, Account()).run(lambda _path: built.open()) is not None
     assert built.known_digest is not None

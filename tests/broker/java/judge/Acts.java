@@ -15,6 +15,8 @@ final class Acts {
     private static final long RESERVED_MS = 72 * 3_600_000L;
     private static final long LONG_AGO_MS = 30 * 24 * 3_600_000L;
 
+    private static final int TOGETHER = 10;
+
     private Acts() {
     }
 
@@ -58,6 +60,9 @@ final class Acts {
                 files.put(file.getName(), file);
             }
         }
+        for (int i = 0; i <= files.size(); i++) {
+            Reflect.call(store, "flush"); // a file at a time: a later flush would make one new again
+        }
         long count = request.get("files").getAsLong();
         for (File file : files.values()) {
             if (count-- <= 0) {
@@ -66,7 +71,10 @@ final class Acts {
             file.setLastModified(System.currentTimeMillis() - LONG_AGO_MS);
         }
         JsonObject answer = new JsonObject();
-        answer.addProperty("deleted", store.getCommitLog().deleteExpiredFile(RESERVED_MS, 0, 0, false));
+        Object deleted = Reflect.has(store.getCommitLog(), "deleteExpiredFile", 5)
+            ? Reflect.call(store.getCommitLog(), "deleteExpiredFile", RESERVED_MS, 0, 0L, false, TOGETHER)
+            : store.getCommitLog().deleteExpiredFile(RESERVED_MS, 0, 0, false);
+        answer.addProperty("deleted", (Number) deleted);
         Object owner = store;
         if (!Reflect.hasField(store, "cleanConsumeQueueService")) {
             owner = Reflect.call(store, "getQueueStore");
