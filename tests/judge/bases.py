@@ -124,6 +124,8 @@ class Base:
     path: Path
     early: Path | None
     truths: dict[str, Truth] = field(default_factory=dict)
+    starts: dict[str, tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
+    """By version what its start on a copy did, and what it then served."""
 
     def truth(self, judge: Judge, scratch: Path) -> Truth:
         """What this broker serves of a copy."""
@@ -131,7 +133,9 @@ class Base:
             copy = copy_store(self.path, scratch / f"truth-{judge.version}")
             store = judge.open(copy, self.plan.config, self.plan.topic_settings)
             assert store.serving, (self.plan, store.opened)
-            self.truths[judge.version] = truth_of(store.read(times=0), self.plan)
+            read = store.read(times=0)
+            self.truths[judge.version] = truth_of(read, self.plan)
+            self.starts[judge.version] = store.opened, read
             store.abandon()
             shutil.rmtree(copy, ignore_errors=True)
         return self.truths[judge.version]

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store, digest
 from tests.judge import faults_derived, faults_log, faults_rocksdb, faults_small
-from tests.judge.bases import Base, Truth
+from tests.judge.bases import SINCE, Base, Truth, numbers_of
 from tests.judge.intact import intact_records
 from tests.judge.target import Fault, Target
 from tests.judge.tool import Answer, rmqtool
@@ -85,6 +85,11 @@ class Case:
     def owed(self) -> list[tuple[tuple[str, int, int], int]]:
         """The messages that the log has for consumers: place and physical offset. Two may have one place."""
         return list(self.truth.served.items())
+
+    @property
+    def longest_topic(self) -> int:
+        """How long the name of a topic may be for the asked version."""
+        return 255 if numbers_of(self.version) >= SINCE["long"] else 127
 
     @property
     def named_queues(self) -> list[tuple[str, int]]:

@@ -17,7 +17,8 @@ RUNNING = (WRITES, CREATES, DELETES, USES_AGAIN, EXPIRES, PROGRESSES, DELETES_HA
 """Acts for which a broker runs; the others happen between two runs."""
 NAMES = ("Orders", "Payments", "T", "Audit-2", "%RETRY%shop", "Stock_3")
 LOG_SIZES, QUEUE_SIZES = (16384, 32768, 65536), (400, 600, 2000)
-INDEX_SIZES = ((50, 120), (100, 200), (100, 400), (1000, 4000))
+INDEX_SIZES = ((100, 400), (100, 1000), (1000, 4000))
+"""Few files are filled within a millisecond, after which brokers give two one name and spoil both."""
 LEVELS = ("1h 2h 3h", "30m 1h 2h 3h 4h")
 CLOCKS_MS = (-25_000, -3_000, -900, -1_800_000, -86_400_000, 5_000, 3_600_000, 3 * 86_400_000)
 FEATURES = {"batch": 0.3, "delay": 0.3, "flagged": 0.3, "packed": 0.3, "half": 0.3, "v6": 0.3,
