@@ -173,6 +173,10 @@ class OpenStore:
         """Wait until queues and index hold all that was put; `{"dispatched", "offsets"}`."""
         return self._ask("waitDispatched")
 
+    def lead(self) -> None:
+        """Take the queues' ends for the next offsets, as a whole broker does once its member of a group leads."""
+        self._ask("lead")
+
     def stop_dispatch(self) -> None:
         """What is put from now on reaches no queue and no index."""
         self._ask("stopDispatch")

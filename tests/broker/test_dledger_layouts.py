@@ -17,6 +17,7 @@ from tests.broker.conftest import JudgeOf
 from tests.broker.files import copy_store
 from tests.broker.program import JudgeError
 from tests.commands.transcripts import json_answer, rmqtool
+from tests.conftest import Unpacked
 from tests.odd_stores import unpack_odd
 
 pytestmark = pytest.mark.broker
@@ -161,6 +162,19 @@ def test_a_start_without_data_deletes_the_queues_as_forecast(judge_of: JudgeOf, 
     report = judge_of("5.3.3").examine(store, {**group(), **sizes})
     queues = {path for path in report["files"]["removed"] if path.startswith("consumequeue/")}
     assert (set(forecast["deleted_files"]), len(queues)) == (queues, 12)
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "4.9.7"])
+def test_what_a_start_drops_after_a_kill_is_told(
+    golden: Unpacked, judge_of: JudgeOf, tmp_path: Path, version: str
+) -> None:
+    store = golden(f"broker-{version}-dledger")
+    found = json_answer("verify", store, "--broker-version", version)[1]["findings"]
+    counts = [finding["count"] for finding in found if finding["id"] == "dledger.dropped-at-start"]
+    sizes = {"mappedFileSizeCommitLog": 262144, "mappedFileSizeConsumeQueue": 20000}
+    answer = served(judge_of(version), copy_store(store, tmp_path / "store"), {**group(), **sizes})
+    assert 500 - len(answer or ()) == sum(counts)
+    assert sum(counts) == {"5.3.3": 7, "4.9.7": 0}[version]
 
 
 def test_a_last_record_without_properties_is_served_once_its_queue_is_rebuilt(

@@ -46,6 +46,8 @@ class BrokerRules:
     schedule_loaded_after_recovery: bool = False
     """Delay levels are unknown during recovery, so delayed records get their tag's hash as tags code."""
     dledger: bool = False
+    dledger_skips_headers: bool = False
+    """A start after a crash counts the messages of a DLedger file without the headers of their entries."""
 
     # Records
     ipv6_hosts: bool = False

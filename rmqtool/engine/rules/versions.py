@@ -104,6 +104,7 @@ _CHANGES: Final = (
     _since(
         "5.2.0",
         trims_settings=True,
+        dledger_skips_headers=True,
         trailing_separator=True,
         record_crc=True,
         drops_pop_checkpoint=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rmqtool.verify.catalog.finding import (
+    REBUILD,
     REBUILD_COMPACTION,
     REBUILD_DELAYS,
     REBUILD_TIMER,
@@ -152,6 +153,23 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "The commit log is a plain one up to where a log of DLedger starts, as after DLedger was turned on.",
         ((_FROM_4_5, "reads both with enableDLegerCommitLog=true; else deletes the queue units of the later one"),),
         "keep enableDLegerCommitLog=true while the messages are needed",
+    ),
+    warning(
+        "dledger.dropped-at-start",
+        "The broker was killed, and a start that counts the messages of the last DLedger file without the headers of "
+        "their entries takes the log to end before its last messages.",
+        (
+            (
+                "5.2.0 and later",
+                (
+                    "drops the queue units of these messages: they are not served before another message is stored, "
+                    "which may get the queue offset of one of them"
+                ),
+            ),
+        ),
+        "rebuild before the start: it removes `abort`, and a start after a clean stop drops none",
+        REBUILD,
+        "apache/rocketmq#7355",
     ),
     error(
         "dledger.missing-entries",

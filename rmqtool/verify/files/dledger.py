@@ -5,17 +5,21 @@ Broker: `DLedgerMmapFileStore#recover`, which looks at less: lengths and order i
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from struct import Struct
 from typing import Final
 
 from rmqtool.engine.reading.dledger_log import BadRange, LogEntry, read_entries, read_units
+from rmqtool.engine.reading.reader import open_reader
+from rmqtool.engine.rules.algorithms import DispatchedEnd
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import dledger
 from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.dledger_files import DLedgerLog, dledger_logs, is_dledger_off, reads_dledger
 from rmqtool.store.file_kinds import FileKind
@@ -66,7 +70,10 @@ def dledger_findings(store: Store, rules: BrokerRules, account: Account) -> Iter
         for segment in log.index if store.has_dledger_log else (*log.data, *log.index):
             account.file(segment.path, segment.size).checked += segment.size
         with ExitStack() as stack:
-            yield from _Check(log, rules, stack).findings()
+            check = _Check(log, rules, stack)
+            yield from check.findings()
+            if store.has_dledger_log and store.has_abort and rules.dledger_skips_headers:
+                yield from check.dropped_at_start()
 
 
 def _place_findings(store: Store) -> Iterator[Finding]:
@@ -99,6 +106,9 @@ class _Check:
         self._opened: dict[str, ByteSource] = {}
         self._next_index: int | None = None
         self._term = 0
+        self._last: Segment | None = None
+        self._places, self._record_bytes = array("q"), 0
+        """Of the messages of the last file that has any."""
 
     def findings(self) -> Iterator[Finding]:
         for segment in self._log.data:
@@ -120,6 +130,11 @@ class _Check:
             yield finding("dledger.bad-entry", segment.path, text, length=entry.length, **place)
             return
         values = entry.values
+        if segment is not self._last:
+            self._last, self._places, self._record_bytes = segment, array("q"), 0
+        if entry.record is not None:
+            self._places.append(entry.record.physical_offset)
+            self._record_bytes += entry.record.size
         if not entry.is_right:
             text = "the message is not a good record, or the entry is not where it says"
             yield finding("dledger.bad-entry", segment.path, text, length=values["size"], **place)
@@ -135,6 +150,30 @@ class _Check:
                 "dledger.wrong-unit", path, text, file_position=position, length=dledger.INDEX_UNIT_SIZE,
                 physical_offset=segment.start + entry.file_position,
             )  # fmt: skip
+
+    def dropped_at_start(self) -> Iterator[Finding]:
+        """Messages behind where a start takes the log to end that counts no headers (`dledgerRecoverAbnormally`)."""
+        if self._last is None or self._last.path not in {file.path for file in self._log.store.commitlog}:
+            return
+        end = self._last.start + self._record_bytes
+        count = sum(place >= end for place in self._places)
+        if count and self._dispatched_end() >= end:
+            text = f"a start takes the log to end at {end}, and drops the queue units of the last {count} messages"
+            yield finding("dledger.dropped-at-start", self._last.path, text, physical_offset=end, count=count)
+
+    def _dispatched_end(self) -> int:
+        """Where a start after a crash takes the queues to end."""
+        store = self._log.store
+        if self._rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT:
+            checkpoint = readable_checkpoint(store)
+            return checkpoint.consumequeue_physical_offset if checkpoint is not None else 0
+        end = 0
+        with open_reader(store, self._rules, quickly=True) as reader:
+            for name in reader.queues():
+                with suppress(UnreadableError):
+                    last = reader.queue(*name).last_record()
+                    end = max(end, sum(last) if last is not None else 0)
+        return end
 
     def _unit(self, index: int) -> tuple[tuple[int, ...] | None, str, int]:
         """The unit of an entry, None where there is none; its file and position, as far as there is a file."""

@@ -44,6 +44,8 @@ public final class Judge {
                 return session.waitDispatched();
             case "stopDispatch":
                 return session.stopDispatch();
+            case "lead":
+                return session.lead();
             case "setCondition":
                 return session.setCondition(request);
             case "stopIndex":

@@ -152,6 +152,12 @@ final class StoreSession {
     }
 
     /** From here on nothing that is put reaches a queue or the index: the state of a broker killed before dispatch. */
+    /** What a broker does once its member of a DLedger group leads (DLedgerRoleChangeHandler). */
+    JsonObject lead() throws Exception {
+        Reflect.call(store, "recoverTopicQueueTable");
+        return new JsonObject();
+    }
+
     JsonObject stopDispatch() throws Exception {
         JsonObject answer = waitDispatched();
         Reflect.call(Reflect.field(store, "reputMessageService"), "shutdown");
