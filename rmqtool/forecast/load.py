@@ -204,12 +204,9 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
     for entry in timer_log:
         if entry.size != size:
             raise LoadFailure(_mismatch(entry, size))
-    of_timer = (TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
-    own = (ORDERED_CONSUMPTION, QUEUE_MAPPING) if rules.pop else ()
-    for path, config in configs.of(*STORED, DELAY_OFFSETS, CONSUMER_FILTERS, *own, *of_timer).items():
-        if config.state not in _READABLE and config.is_backup_broken and not config.is_database:
-            why = "neither it nor its .bak can be read" if config.state is ConfigState.BROKEN else ".bak is not JSON"
-            raise LoadFailure(f"{path}: {why}")
+    for path, config in blocking_configs(store, rules, configs).items():
+        why = "neither it nor its .bak can be read" if config.state is ConfigState.BROKEN else ".bak is not JSON"
+        raise LoadFailure(f"{path}: {why}")
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
     why_not = read_epochs(store.view).why_not if rules.timer and store.files.get(FileKind.CONTROLLER) else None
@@ -219,6 +216,18 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
     for entry in store.files.get(FileKind.COMPACTION_QUEUE, ()) if rules.compaction else ():
         if entry.path.replace("compactionCq", "compactionLog", 1) not in logs:
             raise LoadFailure(f"{entry.path}: the topic's log has no file of this name")
+
+
+def blocking_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) -> dict[str, ConfigFile]:
+    """The configuration files with which a broker does not start: it needs the copy, and that is not JSON."""
+    of_timer = (TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
+    own = (ORDERED_CONSUMPTION, QUEUE_MAPPING) if rules.pop else ()
+    read = configs.of(*STORED, DELAY_OFFSETS, CONSUMER_FILTERS, *own, *of_timer)
+    return {
+        path: config
+        for path, config in read.items()
+        if config.state not in _READABLE and config.is_backup_broken and not config.is_database
+    }
 
 
 def demand_queue_database(store: Store, rules: BrokerRules) -> None:

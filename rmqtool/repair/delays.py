@@ -24,15 +24,20 @@ from rmqtool.store.source import Literal
 _WHY: Final = "each delay level continues at the first message that was not delivered"
 
 
-def plan_delays(store: Store, rules: BrokerRules, on_progress: OnProgress | None = None) -> PlannedRepair:
+def plan_delays(
+    store: Store, rules: BrokerRules, on_progress: OnProgress | None = None, *, whole: bool = True
+) -> PlannedRepair:
     """Find what was delivered of each level; a step where the file says something else.
+
+    Args:
+        whole: look up all messages; else those from where a broker would deliver, which shows repeats only.
 
     Raises:
         UnsupportedError: the log is damaged, or messages are missing in the queues.
         UnreadableError: a file may not be read.
     """
     with open_reader(store, rules) as reader:
-        levels = delay_levels(reader, whole=True, on_progress=on_progress)
+        levels = delay_levels(reader, whole=whole, on_progress=on_progress)
     config = read_config(store.view, DELAY_OFFSETS)
     offsets = {level.level: level.right for level in levels}
     is_read = config.state is ConfigState.READ

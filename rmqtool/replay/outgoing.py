@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from rmqtool.dump.messages import DumpedMessages
 from rmqtool.dump.waiting import DELAYED_TOPICS, DueTimes
-from rmqtool.engine.append.validation import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.topic_names import is_broker_topic
+from rmqtool.engine.rules.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_broker_topic
 from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.properties import TIMER_DELIVER_MS
 from rmqtool.formats.tombstone import TOMBSTONE

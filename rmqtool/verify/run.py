@@ -31,12 +31,13 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.unproven_sizes import SIZE_UNKNOWN, is_log_file_size_known
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.files.config_files import config_findings, lost_configs, queue_ends, read_store_configs
+from rmqtool.verify.files.config_files import config_findings, queue_ends, read_store_configs
 from rmqtool.verify.files.controller import epochs_ahead
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.dledger import OF_ENTRIES, for_dledger, why_no_log
 from rmqtool.verify.files.index_files import IndexFiles, read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
+from rmqtool.verify.files.lost_configs import lost_configs, never_entered
 from rmqtool.verify.files.pop import PopCheck
 from rmqtool.verify.files.reach import (
     entries_outside,
@@ -411,7 +412,8 @@ class _Verifier:
             if context.crosses:
                 self._say(index_findings(context, whole, readable_checkpoint(self.store)))
         self._say(checkpoint_findings(context, self._account, whole))
-        self._say(lost_configs(self.store, configs))
+        self._say(lost_configs(self.store, self.rules, configs))
+        self._say(never_entered(self.store, self.rules, configs))
         self._say(config_findings(context, configs, whole))
         if self._looks_beside and whole is not None:
             self._say(transaction_findings(self.store, self.rules, queue_ends(context.queues, whole)))

@@ -48,6 +48,8 @@ TRUE_OF_UNDAMAGED: dict[str, dict[str, int]] = {
 TRUE_OF_BROKERS: dict[str, dict[str, int]] = {
     "slave": {**ABORT, "commitlog.torn-record": 1},
     "compaction-leftover": {"compaction.leftover-file": 1},
+    # It gets topics.json from its master some seconds after the messages.
+    "broker-4.9.7-slave": {"config.queue-without-topic": 1},
 }
 
 NO_UNITS = {"consumequeue.missing-queue": 6}
@@ -150,7 +152,7 @@ def test_undamaged_stores(golden: Unpacked, name: str) -> None:
 @pytest.mark.parametrize("name", golden_stores.broker_names())
 def test_stores_of_whole_brokers(golden: Unpacked, name: str) -> None:
     kind = name.removeprefix(f"broker-{writer_of(name)}-")
-    expected = dict(TRUE_OF_BROKERS.get(kind, {}))
+    expected = dict(TRUE_OF_BROKERS.get(kind, {}) | TRUE_OF_BROKERS.get(name, {}))
     if (golden(name) / "abort").exists():
         expected |= ABORT
     _check(golden(name), name, expected)

@@ -133,7 +133,7 @@ EDITS: dict[str, tuple[str, Edit, dict[str, int]]] = {
     "farthest entry": (
         BASE,
         farthest_entry,
-        {"index.dangling-entry": 1, "index.missing-key": 1, "index.bad-header": 1},
+        {"index.dangling-entry": 1, "index.bad-header": 1},
     ),
     "tombstone": (BASE, tombstone, {"commitlog.tombstone": 1}),
     "lost unit": (

@@ -63,7 +63,7 @@ from rmqtool.verify.catalog.finding import (
 )
 from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.files.compaction import COMPACTION_KINDS
-from rmqtool.verify.files.config_files import lost_configs, read_store_configs
+from rmqtool.verify.files.lost_configs import lost_configs
 from rmqtool.verify.files.timers import KINDS, is_timer_checked
 
 ALL: Final = "all"
@@ -216,7 +216,7 @@ def forecast_assessment(
     begin = store.log_start
     counted_from = max((forecast.counted_from or 0 for forecast in forecasts), default=0)
     below = f"what lies below physical offset {counted_from} was not counted"
-    inconsistent = [f"{finding.file}: {finding.message}" for finding in lost_configs(store, read_store_configs(store))]
+    inconsistent = [f"{finding.file}: {finding.message}" for finding in lost_configs(store, opened.rules)]
     broken = _broken_database(store, opened.rules)
     if broken is not None:
         text = f"{broken.directory}: blocks of the queues in RocksDB are damaged: {broken.reason}"
@@ -273,8 +273,7 @@ def step_after(
     if effects.in_use:
         return NextStep(None, "stop the running broker before another is started, and look again then", True)
     store, repair_of_effects = opened.store, effects.repair(opened)
-    configs = lost_configs(store, read_store_configs(store))
-    lost = [finding for finding in configs if finding.repair != REBUILD_DELAYS]
+    lost = [finding for finding in lost_configs(store, opened.rules) if finding.repair != REBUILD_DELAYS]
     is_inconsistent = assessment.verdict is StoreVerdict.INCONSISTENT
     prevents_start = opened.rules.batch_queues and bool(store.batch_queues)
     if _broken_database(store, opened.rules) is not None:

@@ -46,8 +46,8 @@ from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import REBUILD_DELAYS
 from rmqtool.verify.catalog.registry import BY_ID
-from rmqtool.verify.files.config_files import lost_configs, read_store_configs
 from rmqtool.verify.files.log_files import log_file_findings
+from rmqtool.verify.files.lost_configs import lost_configs
 
 
 @with_store_options(*FILE_SIZES)
@@ -94,7 +94,7 @@ def info_object(
     """What `--format json` writes."""
     store = opened.store
     coverage = tuple(_not_read(store))
-    tally = _tally(store, summary, is_all_read=not coverage)
+    tally = _tally(opened, summary, is_all_read=not coverage)
     assessment = assessment_of(opened, line, "info", tally, coverage)
     if assessment.inconsistent is None and _lacks_queues(summary):
         assessment = replace(assessment, inconsistent="there are messages but no consume queues")
@@ -144,14 +144,15 @@ def _last_repair(place: StoreLocation, store: Store, problems: list[str]) -> dic
     return {**repair.to_json(), "can_undo": can_undo}
 
 
-def _tally(store: Store, summary: StoreSummary, *, is_all_read: bool) -> FindingTally:
+def _tally(opened: OpenedStore, summary: StoreSummary, *, is_all_read: bool) -> FindingTally:
     """What names and lengths of the files show, beside what keeps a broker from starting.
 
     After a crash the log may be damaged as well: that the broker did not stop cleanly is not the worst of it before
     the log is read.
     """
-    tally = FindingTally()
-    lost = (finding for finding in lost_configs(store, read_store_configs(store)) if finding.repair != REBUILD_DELAYS)
+    tally, store = FindingTally(), opened.store
+    configs = lost_configs(store, opened.rules)
+    lost = (finding for finding in configs if finding.repair != REBUILD_DELAYS)
     for finding in chain(log_file_findings(store, None), lost):
         tally.add(finding, BY_ID[finding.id].remedy)
     tally.crashed = summary.shutdown is Shutdown.ABNORMAL and is_all_read

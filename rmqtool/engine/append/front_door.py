@@ -21,18 +21,12 @@ from rmqtool.engine.append.send_topics import WRITE, SendTopic, SendTopics
 from rmqtool.engine.append.status import PutResult, PutStatus, put_status, refused, response_to
 from rmqtool.engine.append.store_writer import StoreWriter
 from rmqtool.engine.append.transactions import TransactionEnds, message_again
-from rmqtool.engine.append.validation import (
-    DEAD_LETTER_PREFIX,
-    RETRY_PREFIX,
-    TOPIC_LENGTH_MAX,
-    delay_level,
-    is_kept_from_clients,
-    topic_refusal,
-)
+from rmqtool.engine.append.validation import TOPIC_LENGTH_MAX, delay_level, is_kept_from_clients, topic_refusal
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.message_id import create_unique_key

@@ -13,14 +13,12 @@ from typing import Final
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.topic_names import VALID_NAME
+from rmqtool.engine.rules.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX, VALID_NAME
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import java_length
 from rmqtool.formats.queue_name import QueueName
 
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
 TOPIC_LENGTH_MAX: Final = 127
 RETRY_TOPIC_LENGTH_MAX: Final = 255
 DIRECTORY_NAME_MAX: Final = 255

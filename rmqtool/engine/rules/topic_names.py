@@ -1,6 +1,7 @@
-"""Names of topics: which ones can be created and deleted, and which are the broker's own.
+"""Names of topics and groups: which ones can be created and deleted, and which are the broker's own.
 
-Broker: `TopicConfigManager`'s constructor, `TopicValidator`, `AdminBrokerProcessor#deleteTopic`.
+Broker: `TopicConfigManager`'s constructor, `TopicValidator`, `AdminBrokerProcessor#deleteTopic`,
+`SubscriptionGroupManager#init`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from typing import Final
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 
+RETRY_PREFIX: Final = "%RETRY%"
+"""Of the topic of messages that a group failed to consume; its consumers make it when they connect."""
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+"""Of the topic of messages that a group failed to consume too often."""
 _OWN: Final = frozenset({SCHEDULE_TOPIC, "TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT"})
+_OWN_GROUPS: Final = frozenset(
+    {
+        "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
+    }
+)  # fmt: skip
 VALID_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z", re.ASCII)
 """What brokers take for the name of a topic."""
 
@@ -24,3 +35,8 @@ def is_deletable(topic: str) -> bool:
 def is_broker_topic(topic: str) -> bool:
     """Whether a topic is the broker's own, or a light queue, of which no file lists the names."""
     return topic in _OWN or topic.lower().startswith("rmq_sys_") or topic.startswith(LMQ_PREFIX)
+
+
+def is_broker_group(group: str) -> bool:
+    """Whether a group is the broker's own, or one of a light queue."""
+    return group in _OWN_GROUPS or group.startswith(("CID_RMQ_SYS_", LMQ_PREFIX))

@@ -6,20 +6,25 @@ Broker: `ConfigManager#load` (reads `.bak` where the file is no good), `Consumer
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, ConfigState
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, ConfigState, table_of
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
+from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import Literal, read_range
 from rmqtool.verify.catalog.finding import Finding
 
 BACKUP = "config.backup-better"
 BEYOND = "config.consumer-offset-beyond-queue"
+_FROM_BACKUP: Final = "the backup can be read, the file cannot"
+_ENTRY: Final = re.compile(r'"(?P<name>[^"\\]+@[^"\\]+)"\s*:\s*\{(?P<queues>[\s0-9:,"]*)\}')
+_OFFSET: Final = re.compile(r'"?([0-9]{1,9})"?\s*:\s*"?([0-9]{1,18})"?')
 
 
 def rescue_steps(store: Store, findings: Iterable[Finding], *, clamp: bool) -> Iterator[Step]:
@@ -32,16 +37,61 @@ def rescue_steps(store: Store, findings: Iterable[Finding], *, clamp: bool) -> I
         UnreadableError: a file may not be read.
         UnsupportedError: the consumer offsets are in RocksDB.
     """
-    beyond = []
-    for finding in findings:
-        if finding.id == BACKUP and not (clamp and finding.file == CONSUMER_OFFSETS):
-            yield _content_step(
-                store, finding.file, _bytes(store, f"{finding.file}.bak"), "the backup can be read, the file cannot"
-            )
+    beyond, wrong = [], list(findings)
+    for finding in wrong:
+        if finding.id == BACKUP and finding.file == CONSUMER_OFFSETS:
+            if not (clamp and any(other.id == BEYOND for other in wrong)):
+                yield _newest_offsets(store)
+        elif finding.id == BACKUP:
+            yield _content_step(store, finding.file, _bytes(store, f"{finding.file}.bak"), _FROM_BACKUP)
         elif finding.id == BEYOND:
             beyond.append(finding)
     if clamp and beyond:
         yield _clamped(store, beyond)
+
+
+def _newest_offsets(store: Store) -> Step:
+    """The step that writes the backup of the consumer offsets, with what the broken file has that is newer.
+
+    A cut file still has the offsets before the cut, and a broker writes each file later than its backup.
+    """
+    config = read_config(store.view, CONSUMER_OFFSETS)
+    if config.state is not ConfigState.BROKEN:
+        return _content_step(store, CONSUMER_OFFSETS, _bytes(store, f"{CONSUMER_OFFSETS}.bak"), _FROM_BACKUP)
+    value = config.value or {}
+    table = {key: dict(queues) for key, queues in table_of(config, "offsetTable").items()}
+    newer = 0
+    for name, queues in offsets_before_cut(_bytes(store, CONSUMER_OFFSETS)).items():
+        of_name = table.setdefault(name, {})
+        keys = {str(queue_id): queue_id for queue_id in of_name}
+        for queue_id, queue_offset in queues.items():
+            key = keys.get(str(queue_id), queue_id)
+            newer += max(0, queue_offset - int(of_name.get(key, 0)))
+            of_name[key] = max(queue_offset, int(of_name.get(key, queue_offset)))
+    if not newer:
+        return _content_step(store, CONSUMER_OFFSETS, _bytes(store, f"{CONSUMER_OFFSETS}.bak"), _FROM_BACKUP)
+    text = json.dumps({**value, "offsetTable": table}, ensure_ascii=False, separators=(",", ":"))
+    why = f"{_FROM_BACKUP}; what is whole in the file is newer, so consumers get {newer} messages fewer again"
+    return _content_step(store, CONSUMER_OFFSETS, text.encode("utf-8", "surrogateescape"), why)
+
+
+def offsets_before_cut(content: bytes) -> dict[str, dict[int, int]]:
+    """The consumer offsets in a file that was cut off: of each topic and group whose entry is whole.
+
+    None of a file that is broken in another way: a wrong offset would let consumers skip messages.
+    """
+    text = content.decode("utf-8", "surrogateescape")
+    begin = text.find('"offsetTable"')
+    end = text.find('"pullOffsetTable"', begin)
+    entries = [*_ENTRY.finditer(text, begin, len(text) if end < 0 else end)] if begin >= 0 else []
+    try:
+        parse_relaxed_json(text[: entries[-1].end()] + "}}" if entries else "")
+    except JsonError:
+        return {}
+    return {
+        entry["name"]: {int(queue_id): int(queue_offset) for queue_id, queue_offset in _OFFSET.findall(entry["queues"])}
+        for entry in entries
+    }
 
 
 def _clamped(store: Store, beyond: list[Finding]) -> Step:

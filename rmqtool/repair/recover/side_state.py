@@ -1,6 +1,7 @@
-"""The steps of `recover` that concern timers, delay levels and compacted topics: what comes twice, or never.
+"""The steps of `recover` that concern timers, delay levels, compacted topics and configuration that was lost.
 
-They are planned for the store as the other steps leave it: only complete queues show what waits.
+They are planned for the store as the other steps leave it: only complete queues show what waits. Of two copies of a
+state, the backup that a broker would read and what log and queues show, the one that repeats or loses less is taken.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ from pathlib import Path
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
+from rmqtool.forecast.load import blocking_configs
 from rmqtool.repair.compaction import plan_compaction
 from rmqtool.repair.delays import plan_delays
 from rmqtool.repair.machine.plan import ABORT_NAME, Plan
 from rmqtool.repair.machine.planned_repair import PlannedRepair
-from rmqtool.repair.machine.steps import Step
+from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.repair.recover.log_steps import over_store
 from rmqtool.repair.timer import plan_timer
+from rmqtool.repair.topics import plan_topics
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.config.config_json import DELAY_OFFSETS
+from rmqtool.store.config.config_json import DELAY_OFFSETS, TIMER_METRICS, TOPICS
+from rmqtool.store.config.read_config import StoreConfigs, read_config
 from rmqtool.store.directory import Store, survey
 from rmqtool.verify.catalog.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_TIMER
 from rmqtool.verify.files.compaction import compaction_findings
-from rmqtool.verify.files.config_files import lost_configs, read_store_configs
-from rmqtool.verify.files.delays import delay_findings
+from rmqtool.verify.files.delays import REPEATS, delay_findings
+from rmqtool.verify.files.lost_configs import lost_configs, topics_without_entry
 from rmqtool.verify.files.timers import timer_findings
 from rmqtool.verify.survey.account import Account
 
@@ -47,14 +51,18 @@ def with_side_state(
     """
     if recovery.damage or not store.commitlog:
         return recovery
-    earlier = tuple(step for step in recovery.steps if step.path != DELAY_OFFSETS)  # its backup is read as well
+    # Their backups are read as well.
+    earlier = tuple(step for step in recovery.steps if step.path not in (DELAY_OFFSETS, TOPICS))
     view = Plan("recover", "", rules.version, earlier).view_over(store.view)
     after = survey(view, store.settings) if earlier else store
     steps, notes = list[Step](), list[str]()
     parts: list[_Part] = [
         (_is_timer_wrong, partial(plan_timer, after, rules, on_progress=on_progress)),
         (_are_delays_wrong, lambda _folder: plan_delays(after, rules, on_progress)),
+        (_do_delays_repeat, lambda _folder: plan_delays(after, rules, on_progress, whole=False)),
         (_are_compacted_topics_wrong, partial(plan_compaction, after, rules)),
+        (_lacks_backup_topics, lambda _folder: plan_topics(after, rules)),
+        (_is_start_blocked, lambda _folder: _unblocked(after, rules)),
     ]
     for is_wrong, plan in parts:
         try:
@@ -78,8 +86,44 @@ def _is_timer_wrong(store: Store, rules: BrokerRules) -> bool:
 
 
 def _are_delays_wrong(store: Store, rules: BrokerRules) -> bool:
-    findings = chain(lost_configs(store, read_store_configs(store)), delay_findings(store, rules))
+    findings = chain(lost_configs(store, rules), delay_findings(store, rules))
     return any(finding.repair == REBUILD_DELAYS for finding in findings)
+
+
+def _do_delays_repeat(store: Store, rules: BrokerRules) -> bool:
+    """Whether levels deliver some messages a second time, and that is all."""
+    return not _are_delays_wrong(store, rules) and any(
+        finding.id == REPEATS for finding in delay_findings(store, rules)
+    )
+
+
+def _lacks_backup_topics(store: Store, _rules: BrokerRules) -> bool:
+    """Whether a broker reads the topics from a backup, and topics have queues that it does not contain."""
+    config = read_config(store.view, TOPICS)
+    return config.is_backup and bool(topics_without_entry(store, config))
+
+
+def _is_start_blocked(store: Store, rules: BrokerRules) -> bool:
+    return bool(_blocking(store, rules))
+
+
+def _blocking(store: Store, rules: BrokerRules) -> list[str]:
+    """Configuration files that keep a broker from starting, and that nothing rebuilds."""
+    blocking = blocking_configs(store, rules, StoreConfigs(store.view))
+    return [path for path in blocking if path not in (DELAY_OFFSETS, TOPICS, TIMER_METRICS)]
+
+
+def _unblocked(store: Store, rules: BrokerRules) -> PlannedRepair:
+    """The steps that remove a file and its copy where a broker does not start because it can read neither."""
+    paths = _blocking(store, rules)
+    copies = [copy for path in paths for copy in (path, f"{path}.bak") if store.view.stat(copy) is not None]
+    why = "a broker cannot read it, and does not start while a backup is there that is not JSON"
+    notes = tuple(
+        f"{path}: neither it nor its backup can be read; without both a broker starts, with defaults. Restore the file "
+        "from another copy instead if there is one"
+        for path in paths
+    )
+    return PlannedRepair(tuple(remove_file(store.view, copy, why) for copy in copies), notes)
 
 
 def _are_compacted_topics_wrong(store: Store, rules: BrokerRules) -> bool:

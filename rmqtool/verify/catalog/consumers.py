@@ -47,6 +47,24 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "none needed, unless the topic was lost",
     ),
     warning(
+        "config.consumer-offsets-missing",
+        "`consumerOffset.json` and its backup `.bak` are missing, empty or broken, or contain no offset of a consumer "
+        "group, and the configuration or retry queues show that there were groups.",
+        "tells a consumer offset 0 of a queue that still begins there, as long as its first messages are in memory: it "
+        "gets all messages again; else no offset, and the consumer starts where its own setting says, by default at "
+        "the end: it skips what it had not consumed",
+        "restore the file from another copy while the broker is stopped; else set the groups to the time of the loss "
+        "with `mqadmin resetOffsetByTime`",
+    ),
+    warning(
+        "config.groups-missing",
+        "`subscriptionGroup.json` and its backup `.bak` are missing or cannot be read, and consumer groups have "
+        "offsets.",
+        "creates a group with default settings when its consumers connect: retries, permission to consume and order "
+        "are as in a new group; with `autoCreateSubscriptionGroup=false` they get no message",
+        "restore the file from another copy; else create the groups with `mqadmin updateSubGroup`",
+    ),
+    warning(
         "config.ordered-message-beyond-queue",
         "`consumerOrderInfo.json` says that a consumer holds a message past the end of its queue, as after a crash "
         "with loss of messages.",

@@ -108,8 +108,9 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ("up to 5.3.3", "reads the backup instead"),
             ("5.3.4 and later", "the same; deletes the broken file first"),
         ),
-        "copy the backup over the file by hand",
-        None,
+        "the backup is copied over the file; topics that have queues and that the backup lacks are added, and delay "
+        "levels continue where the log shows that they were",
+        RECOVER,
         "apache/rocketmq#7729",
         "apache/rocketmq#9705",
     ),
@@ -122,11 +123,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         ),
         "none needed; a topic that is not used again comes back with `rebuild --restore-deleted`",
     ),
-    note(
+    warning(
         "config.queue-without-topic",
-        "A queue belongs to a topic that is not in `topics.json`, or in the database that replaces it.",
-        "keeps the queue; the topic cannot be used until it is created",
-        "none needed, unless the topic was lost",
+        "A queue belongs to a topic that is not in `topics.json` (or its backup where that is read), or in the "
+        "database that replaces it: the file lost the topic, or the topic was deleted and its queues were not.",
+        "keeps the queue; clients get no route to the topic, and no message of it, until it is created",
+        "recover adds the topic, with guesses, if the broker reads the backup: that may be older than the topic. Else "
+        "a person decides: rebuild --topics adds it; mqadmin deleteTopic finishes a deletion",
+        REBUILD_TOPICS,
     ),
     error(
         "config.batch-queue-without-topic",
@@ -154,7 +158,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "starts without this configuration; does not start if there is a backup `.bak` that is not JSON",
         (
             "restore the file from another copy; without one, `rebuild --topics` rebuilds topics.json, with guesses, "
-            "and `rebuild --delay-offsets` rebuilds delayOffset.json"
+            "`rebuild --delay-offsets` rebuilds delayOffset.json, and `recover` removes others that keep a broker from "
+            "starting"
         ),
         None,
         "apache/rocketmq#6096",

@@ -87,12 +87,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "Messages after the offset of a delay level were delivered within the last minute before the commit log ends. "
         "A crash leaves it like this, for a broker writes `config/delayOffset.json` every ten seconds.",
         "delivers them a second time",
-        "none needed; `rebuild --delay-offsets` spares consumers the second delivery",
+        "none needed; recover, or `rebuild --delay-offsets` alone, spares consumers the second delivery",
     ),
     warning(
         "config.delay-offset-outdated",
         "A delay level has no offset in `config/delayOffset.json`, or an old one: the commit log has messages after it "
-        "that were delivered more than a minute before the log ends.",
+        "that were delivered more than a minute before the log ends, or the broker was stopped cleanly, for which it "
+        "writes the file.",
         "starts at that offset, or at the queue's first message: delivers messages a second time",
         _REBUILT_DELAYS,
         REBUILD_DELAYS,

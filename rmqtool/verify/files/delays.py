@@ -19,8 +19,9 @@ from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 
+REPEATS: Final = "config.delay-offset-behind"
 CRASH_MS: Final = 60_000
-"""A broker writes the offsets every ten seconds, so a crash leaves them a little behind."""
+"""A broker writes the offsets every ten seconds and when it stops, so only a crash leaves them a little behind."""
 
 
 def delay_findings(store: Store, rules: BrokerRules) -> Iterator[Finding]:
@@ -31,14 +32,14 @@ def delay_findings(store: Store, rules: BrokerRules) -> Iterator[Finding]:
         with open_reader(store, rules) as reader:
             newest_ms = newest_store_ms(reader)
             for level in delay_levels(reader, whole=False, newest_ms=newest_ms):
-                yield from _of_level(level, newest_ms)
+                yield from _of_level(level, newest_ms, is_clean=not store.has_abort)
     except UnsupportedError:
         return  # damage of the log, which has findings of its own
     except UnreadableError as error:
         yield finding("store.unreadable", DELAY_OFFSETS, str(error))
 
 
-def _of_level(level: DelayLevel, newest_ms: int) -> Iterator[Finding]:
+def _of_level(level: DelayLevel, newest_ms: int, *, is_clean: bool) -> Iterator[Finding]:
     stored = level.stored
     if stored is not None and stored > level.end:
         text = f"level {level.level} is at {stored}, past the end of its queue at {level.end}"
@@ -48,8 +49,8 @@ def _of_level(level: DelayLevel, newest_ms: int) -> Iterator[Finding]:
         yield _at(level, "config.delay-offset-ahead", text, level.skipped, None)
     again = level.delivered_from(level.start)
     if len(again):
-        is_old = newest_ms - int(again.min()) > CRASH_MS
-        kind = "config.delay-offset-outdated" if is_old else "config.delay-offset-behind"
+        is_old = is_clean or newest_ms - int(again.min()) > CRASH_MS
+        kind = "config.delay-offset-outdated" if is_old else REPEATS
         begins = f"is at {stored}" if stored is not None else "has no offset"
         text = f"level {level.level} {begins}; messages that were delivered already: {len(again)}"
         yield _at(level, kind, text, len(again), str(level.right))

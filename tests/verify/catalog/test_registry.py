@@ -22,9 +22,9 @@ PROMISED = {
         stray-file unsafe-name bad-extension bad-batch-unit; index: bad-header chain-loop bad-entry wrong-slot
         dangling-entry missing-key missing-file; checkpoint: missing bad-size bad-time ahead-of-queues ahead-of-log;
         store: abort-present repair-unfinished; rocksdb: ahead-of-log;
-        config: unreadable backup-better consumer-offset-beyond-queue""",
+        config: unreadable backup-better consumer-offset-beyond-queue queue-without-topic""",
     Severity.NOTE: """commitlog: tombstone; consumequeue: below-log dead-unit; index: would-be-dropped;
-        store: lock-held; config: queue-without-topic""",
+        store: lock-held""",
 }
 """Ids that scripts rely on, with the severity that they were given."""
 

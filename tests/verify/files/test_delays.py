@@ -49,7 +49,13 @@ def test_an_offset_is_wrong_if_messages_come_twice_or_never(
     store: Path, table: dict[int, int], expected: list[tuple[str, int, int]]
 ) -> None:
     (store / OFFSETS).write_text(json.dumps({"offsetTable": table}))
+    (store / "abort").touch()
     assert [(each.id, (each.queue_id or 0) + 1, each.count) for each in findings(store)] == expected
+
+
+def test_a_clean_stop_writes_the_offsets(store: Path) -> None:
+    (store / OFFSETS).write_text('{"offsetTable":{1:20,2:3,18:0}}')
+    assert [(each.id, (each.queue_id or 0) + 1, each.count) for each in findings(store)] == [(OUTDATED, 2, 7)]
 
 
 def test_a_level_without_messages_may_have_any_offset(store: Path) -> None:
@@ -62,7 +68,7 @@ def test_forecast_says_what_comes_twice_and_leads_to_the_repair(store: Path) -> 
     answer = forecast(store)
     assert answer["verdict"] == "inconsistent"
     assert [(effect["id"], effect["level"], effect["count"]) for effect in answer["delays"]] == [
-        (BEHIND, 2, 10), (OUTDATED, 1, 20),
+        (OUTDATED, 1, 20), (OUTDATED, 2, 10),
     ]  # fmt: skip
     assert "Delays " in rmqtool("forecast", store, *VERSION).out
     step = answer["next_step"]["command"].split()
@@ -73,9 +79,13 @@ def test_forecast_says_what_comes_twice_and_leads_to_the_repair(store: Path) -> 
 
 def test_what_a_crash_leaves_is_a_note_and_the_forecast_shows_it(store: Path) -> None:
     (store / OFFSETS).write_text('{"offsetTable":{1:20,2:0,18:0}}')
+    (store / "abort").touch()
     answer = forecast(store)
     assert (answer["verdict"], [effect["severity"] for effect in answer["delays"]]) == ("ok", ["note"])
-    assert rmqtool("verify", store, *VERSION).code == 0
+    ran = rmqtool("recover", store, "--yes", "--format", "json", *VERSION)
+    assert ran.code == 0
+    assert any("not delivered a second time: 10" in note for note in json.loads(ran.out)["notes"])
+    assert forecast(store)["delays"] == []
 
 
 def test_after_a_crash_recover_comes_first(store: Path) -> None:

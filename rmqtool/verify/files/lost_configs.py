@@ -1,0 +1,204 @@
+"""Finds what a broker's configuration has lost: topics that have queues, the progress of consumers, their groups.
+
+Broker: `ConfigManager#load`, `TopicConfigManager`, `ConsumerOffsetManager`, `SubscriptionGroupManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from rmqtool.engine.queues.kinds import queue_names
+from rmqtool.engine.reading.reader import open_reader
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import (
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    is_broker_group,
+    is_broker_topic,
+)
+from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.report.text import counted
+from rmqtool.store.config.config_json import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    GROUPS,
+    LMQ_CONSUMER_OFFSETS,
+    OWN_TOPIC,
+    TOPICS,
+    ConfigFile,
+    ConfigState,
+    are_topics_lost,
+    consumer_offsets,
+    group_names,
+    topics,
+)
+from rmqtool.store.config.read_config import read_config
+from rmqtool.store.directory import Store
+from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TOPICS, RECOVER, Finding, Severity
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.files.config_files import read_store_configs
+
+_REPAIRS: Final = {DELAY_OFFSETS: REBUILD_DELAYS, TOPICS: REBUILD_TOPICS}
+CREATED_TOPICS_ONLY: Final = "config/rdb"
+"""A database without the topics that every broker creates for itself."""
+NAMED_MAX: Final = 5
+"""Groups that a finding names."""
+
+
+def lost_configs(
+    store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile] | None = None
+) -> Iterator[Finding]:
+    """What cannot be read of a broker's configuration, and what it does not contain though the store shows it.
+
+    Args:
+        configs: all files of it that are there; None reads them.
+    """
+    configs = read_store_configs(store) if configs is None else configs
+    missing = [*_lost_offsets(store, rules, configs), *_lost_groups(configs)] if _is_of_broker(configs) else []
+    yield from missing
+    yield from _unreadable(configs, {one.file for one in missing})
+    known = configs.get(TOPICS)
+    names = {topic for topic, _ in queue_names(store) if not topic.startswith(LMQ_PREFIX)}
+    if names and are_topics_lost(store.files):
+        text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
+        yield finding("config.topics-missing", TOPICS, text)
+    elif known is not None and known.value is not None:
+        yield from _topics_without_entry(store, rules, known) if _is_of_broker(configs) else ()
+
+
+def never_entered(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
+    """The same topics where no broker wrote the configuration: a note, for then nothing was lost."""
+    known = configs.get(TOPICS)
+    if known is not None and known.value is not None and not _is_of_broker(configs):
+        for one in _topics_without_entry(store, rules, known):
+            yield replace(one, severity=Severity.NOTE, repair=None)
+
+
+def _is_of_broker(configs: Mapping[str, ConfigFile]) -> bool:
+    """Whether a broker wrote the configuration: it has its own topic and groups in it, beside those of clients."""
+    known = configs.get(TOPICS)
+    groups = group_names(configs[GROUPS]) if GROUPS in configs else frozenset[str]()
+    has_topics = known is not None and (known.is_database or OWN_TOPIC in topics(known))
+    return has_topics or any(map(is_broker_group, groups))
+
+
+def topics_without_entry(store: Store, known: ConfigFile) -> list[str]:
+    """Topics that have plain queues and no entry, but for those of which no client needs one.
+
+    A consumer makes the topic for its retries when it connects, and the broker makes its own topics at each start.
+    """
+    names = {topic for topic, _ in queue_names(store)} - {topic for topic, _ in store.batch_queues}
+    names -= topics(known).keys()
+    own = (RETRY_PREFIX, DEAD_LETTER_PREFIX) if known.read_path == CREATED_TOPICS_ONLY else (RETRY_PREFIX,)
+    return sorted(topic for topic in names if not (is_broker_topic(topic) or topic.startswith(own)))
+
+
+def _unreadable(configs: Mapping[str, ConfigFile], told: Collection[str]) -> Iterator[Finding]:
+    """Files that neither they nor their copies can be read from.
+
+    Args:
+        told: files of which another finding says it.
+    """
+    for path, config in configs.items():
+        is_absent = config.state is ConfigState.ABSENT and not config.is_backup_broken
+        if config.state is not ConfigState.READ and not is_absent and not config.is_backup and path not in told:
+            blocks = RECOVER if config.is_backup_broken else None
+            repair = None if config.is_database else _REPAIRS.get(path, blocks)
+            text = "; ".join(config.problems) or config.state.value
+            yield finding("config.unreadable", config.read_path or path, text, repair=repair)
+
+
+def _topics_without_entry(store: Store, rules: BrokerRules, known: ConfigFile) -> Iterator[Finding]:
+    place = known.read_path or TOPICS
+    by_topic = _messages_by_topic(store, rules, topics_without_entry(store, known))
+    copy = read_config(store.view, f"{TOPICS}.bak")
+    in_copy = topics(copy) if known.state is ConfigState.READ and copy.state is ConfigState.READ else {}
+    for topic, count in by_topic.items():
+        text = f"{place} does not contain it, and clients get no route to its {counted(count, 'message')}"
+        if known.is_backup:
+            text += f"; {TOPICS} is {known.state.value}, so the topic may be newer than the backup"
+        elif topic in in_copy:
+            text += f"; {TOPICS}.bak contains it: its deletion may not have been finished"
+        repair = None if known.is_database else REBUILD_TOPICS
+        name = f"consumequeue/{topic}"
+        yield finding("config.queue-without-topic", name, text, topic=topic, count=max(1, count), repair=repair)
+
+
+def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
+    """The finding that the progress of the consumers is gone, where the store shows that there were some."""
+    config = configs.get(CONSUMER_OFFSETS) or read_config(store.view, CONSUMER_OFFSETS)
+    other = configs.get(LMQ_CONSUMER_OFFSETS)
+    by_group = consumer_offsets(other) if other is not None else {}
+    if config.state is ConfigState.ABSENT and by_group:
+        return  # with `enableLmq=true` a broker has this file only
+    configured = group_names(configs[GROUPS]) if GROUPS in configs else frozenset[str]()
+    if config.state is ConfigState.READ or config.is_backup or config.is_database:
+        known = {group for _, group in consumer_offsets(config) if not is_broker_group(group)}
+        groups = set[str]() if known else _groups_with_retries(store, rules, configured)
+        copy = read_config(store.view, f"{CONSUMER_OFFSETS}.bak")
+        if not known and not config.is_backup and copy.state is ConfigState.READ:
+            groups |= {group for _, group in consumer_offsets(copy)}
+        text = "contains no offset of a consumer group"
+    elif config.state is not ConfigState.UNREADABLE and not config.is_backup_broken:
+        groups = {*configured, *_groups_with_retries(store, rules, configured)}
+        text = f"{config.state.value}, and so is its copy"
+    else:
+        return
+    groups = {group for group in groups if not is_broker_group(group)}
+    if not groups:
+        return
+    names = sorted({topic for topic, _ in queue_names(store) if not (is_broker_topic(topic) or topic.startswith("%"))})
+    count = sum(_messages_by_topic(store, rules, names).values())
+    named = ", ".join(sorted(groups)[:NAMED_MAX]) + ("" if len(groups) <= NAMED_MAX else ", ...")
+    text += (
+        f": the progress of {counted(len(groups), 'consumer group')} ({named}) is lost, and each skips or gets again "
+        f"up to {counted(count, 'message')}"
+    )
+    shown = {group for _, group in by_group} & groups
+    if shown:
+        text += f"; {LMQ_CONSUMER_OFFSETS} has offsets of {counted(len(shown), 'group')}"
+    yield finding("config.consumer-offsets-missing", CONSUMER_OFFSETS, text, count=len(groups))
+
+
+def _lost_groups(configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
+    """The finding that the settings of consumer groups are gone: each group that has offsets was configured."""
+    groups, offsets = configs.get(GROUPS), configs.get(CONSUMER_OFFSETS)
+    is_there = groups is not None and (groups.value is not None or groups.is_backup_broken)
+    if is_there or offsets is None:
+        return
+    names = {group for _, group in consumer_offsets(offsets) if not is_broker_group(group)}
+    if names:
+        state = ConfigState.ABSENT if groups is None else groups.state
+        named = ", ".join(sorted(names)[:NAMED_MAX]) + ("" if len(names) <= NAMED_MAX else ", ...")
+        text = f"{state.value}, and so is its copy: the settings of {counted(len(names), 'consumer group')} ({named})"
+        yield finding("config.groups-missing", GROUPS, f"{text} are lost", count=len(names))
+
+
+def _groups_with_retries(store: Store, rules: BrokerRules, configured: Collection[str]) -> set[str]:
+    """The groups that have failed to consume a message: a broker has put it into a topic that is named for them.
+
+    A pop consumer's is named for its topic too.
+    """
+    names = {topic for topic, _ in queue_names(store) if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))}
+    by_topic = _messages_by_topic(store, rules, sorted(names))
+    used = [topic for topic, count in by_topic.items() if count]
+    owners = {topic.removeprefix(RETRY_PREFIX).removeprefix(DEAD_LETTER_PREFIX) for topic in used}
+    named = {group for group in configured for owner in owners if owner.startswith(group)}
+    return named | {owner for owner in owners if not any(owner.startswith(group) for group in named)}
+
+
+def _messages_by_topic(store: Store, rules: BrokerRules, names: Collection[str]) -> dict[str, int]:
+    """How many messages the queues of topics have, as far as they can be read."""
+    counts = dict.fromkeys(names, 0)
+    queues = [(topic, queue_id) for topic, queue_id in queue_names(store) if topic in counts]
+    if queues:
+        # What cannot be read has a finding of its own.
+        with suppress(UnreadableError, UnsupportedError), open_reader(store, rules, quickly=True) as reader:
+            for topic, queue_id in queues:
+                queue = reader.queue(topic, queue_id)
+                counts[topic] += max(0, queue.max_queue_offset - max(0, queue.min_queue_offset))
+    return counts

@@ -1,0 +1,146 @@
+"""Topics, consumer offsets and groups that the configuration has lost are found where the store shows them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtool.verify.catalog.finding import Finding, Severity
+from tests.conftest import Unpacked
+from tests.golden_stores import broker_names
+from tests.verify.stores import above_note, verified
+
+STORES = ("broker-4.9.7-mixed-clean", "broker-5.5.0-mixed-clean")
+OFFSETS, GROUPS, TOPICS = "consumerOffset.json", "subscriptionGroup.json", "topics.json"
+MISSING = {"config.consumer-offsets-missing": 1}
+EMPTY_TABLE = b'{"offsetTable":{}}'
+
+
+def version_of(name: str) -> str:
+    return name.split("-")[1]
+
+
+def of_config(path: Path, name: str) -> list[Finding]:
+    _, findings = verified(path, version_of(name))
+    return [finding for finding in findings if finding.id.startswith("config.")]
+
+
+def written(config: Path, file: str, *contents: bytes | None) -> None:
+    """The file and its copy with these contents; None is no file."""
+    for path, content in zip((config / file, config / f"{file}.bak"), contents, strict=True):
+        path.unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+
+
+def without_topic(config: Path, topic: str) -> bytes:
+    value: dict[str, Any] = json.loads((config / TOPICS).read_bytes())
+    del value["topicConfigTable"][topic]
+    return json.dumps(value).encode()
+
+
+@pytest.mark.parametrize("name", broker_names())
+def test_what_a_broker_leaves_has_lost_nothing(golden: Unpacked, name: str) -> None:
+    lost = above_note(of_config(golden(name), name))
+    # A replica gets the topics of its master some seconds later.
+    assert lost == ({"config.queue-without-topic": 1} if name == "broker-4.9.7-slave" else {})
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [(None, None), (b"", b""), (b"", None), (None, b""), (EMPTY_TABLE, EMPTY_TABLE), (b"{}", None), (b"{", None)],
+    ids=["absent", "empty", "empty alone", "empty copy", "empty table", "no table", "broken"],
+)
+@pytest.mark.parametrize("name", STORES)
+def test_lost_consumer_offsets_are_counted(
+    golden_copy: Unpacked, name: str, contents: tuple[bytes | None, bytes | None]
+) -> None:
+    path = golden_copy(name)
+    written(path / "config", OFFSETS, *contents)
+    findings = of_config(path, name)
+    assert above_note(findings) == MISSING
+    (lost,) = (finding for finding in findings if finding.id in MISSING)
+    assert "job-workers" in lost.message  # whose messages came again, whatever the file says
+    assert f"up to {len(consumed_messages(path))} messages" in lost.message
+
+
+def consumed_messages(path: Path, topic: str = "*") -> list[bytes]:
+    """The units in the queues of a topic, or of all that are not a broker's own."""
+    own = ("%", "RMQ_SYS_", "SCHEDULE_TOPIC", "rmq_sys_")
+    files = [file for file in (path / "consumequeue").glob(f"{topic}/*/*") if not file.parts[-3].startswith(own)]
+    units = [file.read_bytes()[at : at + 20] for file in files for at in range(0, file.stat().st_size, 20)]
+    return [unit for unit in units if any(unit[:12])]
+
+
+def test_offsets_of_the_copy_show_that_an_empty_table_is_wrong(golden_copy: Unpacked) -> None:
+    path = golden_copy(STORES[1])
+    copy = (path / "config" / OFFSETS).read_bytes()
+    written(path / "config", OFFSETS, EMPTY_TABLE, copy)
+    (lost,) = (finding for finding in of_config(path, STORES[1]) if finding.id in MISSING)
+    assert "account-keepers, job-workers" in lost.message
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_store_with_light_queues_has_its_offsets_in_another_file(golden_copy: Unpacked, name: str) -> None:
+    config = golden_copy(name) / "config"
+    (config / OFFSETS).rename(config / "lmqConsumerOffset.json")
+    written(config, OFFSETS, None, None)
+    assert above_note(of_config(config.parent, name)) == {}
+
+
+@pytest.mark.parametrize("contents", [(None, None), (b"", b""), (b"{", None)], ids=["absent", "empty", "broken"])
+@pytest.mark.parametrize("name", STORES)
+def test_lost_groups_are_named(golden_copy: Unpacked, name: str, contents: tuple[bytes | None, bytes | None]) -> None:
+    path = golden_copy(name)
+    written(path / "config", GROUPS, *contents)
+    findings = of_config(path, name)
+    assert above_note(findings) == {"config.groups-missing": 1}
+    (lost,) = (finding for finding in findings if finding.id == "config.groups-missing")
+    assert "account-keepers, job-workers" in lost.message
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_file_that_keeps_a_broker_from_starting_is_one_for_recover(golden_copy: Unpacked, name: str) -> None:
+    for file in (GROUPS, OFFSETS):
+        for contents in ((b"{", b"{"), (b"", b"{"), (None, b"{")):
+            path = golden_copy(name)
+            config = path / "config"
+            before = {copy: copy.read_bytes() for copy in (config / file, config / f"{file}.bak")}
+            written(config, file, *contents)
+            findings = of_config(path, name)
+            assert above_note(findings) == {"config.unreadable": 1}, (file, contents)
+            (lost,) = (finding for finding in findings if finding.id == "config.unreadable")
+            assert lost.repair == "recover"
+            for copy, content in before.items():
+                copy.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("has_copy", "says"),
+    [(True, "may be newer than the backup"), (False, "clients get no route"), (None, "may not have been finished")],
+    ids=["file empty", "whole", "whole, copy has it"],
+)
+@pytest.mark.parametrize("name", STORES)
+def test_a_topic_with_queues_and_no_entry_is_counted(
+    golden_copy: Unpacked, name: str, says: str, *, has_copy: bool | None
+) -> None:
+    path = golden_copy(name)
+    config = path / "config"
+    whole, older = (config / TOPICS).read_bytes(), without_topic(config, "reminders")
+    contents = {True: (b"", older), False: (older, None), None: (older, whole)}[has_copy]
+    written(config, TOPICS, *contents)
+    (lost,) = (finding for finding in of_config(path, name) if finding.id == "config.queue-without-topic")
+    count = len(consumed_messages(path, "reminders"))
+    assert (lost.topic, lost.count, lost.severity) == ("reminders", count, Severity.WARNING)
+    assert lost.repair == "rebuild --topics"
+    assert says in lost.message
+
+
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "%RETRY%job-workers"])
+def test_topics_that_nobody_has_to_create_are_not_lost(golden_copy: Unpacked, topic: str) -> None:
+    path = golden_copy(STORES[1])
+    written(path / "config", TOPICS, without_topic(path / "config", topic), None)
+    assert above_note(of_config(path, STORES[1])) == {}
