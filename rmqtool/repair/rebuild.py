@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from rmqtool.engine.reading.log_presence import may_hold_messages
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.repair.build.build import TAIL_FINDINGS, build
@@ -126,6 +127,8 @@ def require_log(store: Store) -> None:
     demand_plain_log(store)
     if not store.commitlog:
         text = "the log is missing: check that its disk is mounted; nothing can be rebuilt from it"
+        if not may_hold_messages(store):
+            text = "there is no message, so there is nothing to rebuild"
         raise UnsupportedError(f"{store.view.label}: {text}")
 
 

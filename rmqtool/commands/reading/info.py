@@ -27,6 +27,7 @@ from rmqtool.commands.options.store import (
 from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.reading.judgement import assessment_of, unknown_to_repair
 from rmqtool.commands.screen import screen
+from rmqtool.engine.reading.log_presence import may_hold_messages
 from rmqtool.engine.reading.summary import Shutdown, StoreSummary, summarize
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.errors import RmqtoolError, UnknownSizeError, UnsupportedError
@@ -155,7 +156,7 @@ def _tally(opened: OpenedStore, summary: StoreSummary, *, is_all_read: bool) -> 
     lost = (finding for finding in configs if finding.repair != REBUILD_DELAYS)
     for finding in chain(log_file_findings(store, None), lost):
         tally.add(finding, BY_ID[finding.id].remedy)
-    tally.crashed = summary.shutdown is Shutdown.ABNORMAL and is_all_read
+    tally.crashed = summary.shutdown is Shutdown.ABNORMAL and is_all_read and may_hold_messages(store)
     return tally
 
 
@@ -195,7 +196,7 @@ def next_step(
     if (command := tally.repair()) is not None:
         unknown = tuple(unknown_to_repair(opened, queues=False, index=False))
         return repair_step(line, command, "repair what names and sizes of the files show:", unknown)
-    if summary.shutdown is Shutdown.ABNORMAL:
+    if summary.shutdown is Shutdown.ABNORMAL and may_hold_messages(opened.store):
         return _step_after_crash(line, opened)
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, needs_decision=True)

@@ -31,6 +31,12 @@ def is_log_missing(store: Store) -> bool:
     return was_written or bool(store.queues or store.batch_queues or store.index_files)
 
 
+def may_hold_messages(store: Store) -> bool:
+    """Whether a message may be in the store: there is a log, or there was one, or nobody can see whether there is."""
+    has_log = any((*store.loadable_log, *store.files.get(FileKind.DLEDGER, ())))
+    return has_log or is_log_missing(store) or not store.is_log_listed
+
+
 def places_of_log(store: Store) -> tuple[str, ...]:
     """The directories in which a log without any file is looked for."""
     of_dledger = data_directories(store)

@@ -16,6 +16,7 @@ from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.formats.queue_name import topic_bytes, topic_text
 from rmqtool.formats.record_crc import stored_record_crc
+from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.salvage.record_repair import MENDED_MAX, with_fields, with_record_crc
 from rmqtool.scan.judge import TopicTable, judge_record
 from rmqtool.scan.rules import Verdict
@@ -36,11 +37,18 @@ def corrected_record(log: Log, finding: Finding, *, record_crc: bool) -> bytes |
     if finding.topic is None or finding.queue_id is None or finding.queue_offset is None:
         return None
     topic = topic_bytes(finding.topic)
-    return moved_record(
-        log,
-        MisplacedRecord(finding.physical_offset, topic, finding.queue_id, finding.queue_offset),
-        record_crc=record_crc,
-    )
+    misplaced = MisplacedRecord(finding.physical_offset, topic, finding.queue_id, finding.queue_offset)
+    moved = moved_record(log, misplaced, record_crc=record_crc)
+    return moved or _changed(log, finding.physical_offset, _without_transaction, record_crc=record_crc)
+
+
+def _without_transaction(raw: bytes, record: Record) -> bytes | None:
+    """A message of no transaction with 0 for the offset of a half message, as brokers write it."""
+    begin = record.prepared_transaction_offset
+    is_possible = 0 <= begin <= record.physical_offset or begin == TOMBSTONE
+    if is_possible or record.sys_flag & system_flag.TRANSACTION_MASK:
+        return None
+    return with_fields(raw, {"prepared_transaction_offset": 0})
 
 
 def moved_record(log: Log, misplaced: MisplacedRecord, *, record_crc: bool) -> bytes | None:

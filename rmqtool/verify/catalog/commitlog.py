@@ -78,8 +78,9 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "commitlog.doubtful-header",
         "A field of a record's header, its topic or its properties contradicts the commit log around it, in bytes that "
         "no checksum covers. Either the log lacks exactly one message of another queue or queue offset there, and a "
-        "unit confirms it; or the record has no unit yet and breaks the order of its own queue. A record that "
-        "continues its queue in the log is never reported, whatever units contain.",
+        "unit confirms it; or the record has no unit yet and breaks the order of its own queue; or its transaction "
+        "starts where no half message can be, and brokers write 0 there into a message of no transaction. A record "
+        "that continues its queue in the log is never reported, whatever units contain.",
         "not noticed; a rebuild of the queues puts the message at the wrong queue offset or into the wrong queue",
         "the field is set to the value that the log around it and the unit show; without such evidence it stays",
         SALVAGE,

@@ -10,6 +10,7 @@ from typing import Final
 
 from rmqtool.engine.dispatch.index_writer import DIRECTORY
 from rmqtool.engine.queues.extension import chain_end
+from rmqtool.engine.reading.log_presence import may_hold_messages
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
@@ -47,7 +48,8 @@ _DISPATCHED: Final = "consumequeue_physical_offset"
 
 def state_findings(store: Store, rules: BrokerRules, *, broker_runs: bool = False) -> Iterator[Finding]:
     """How the broker stopped, whether a repair did, and what could not be looked at."""
-    for entry in () if broker_runs else store.files.get(FileKind.ABORT, ()):  # a running broker has it
+    matters = not broker_runs and may_hold_messages(store)  # a running broker has it; without messages nothing is lost
+    for entry in store.files.get(FileKind.ABORT, ()) if matters else ():
         yield finding("store.abort-present", entry.path, "the broker did not stop cleanly")
     for entry in fences(store):
         yield finding("store.repair-unfinished", entry.path, "a repair was interrupted")

@@ -11,7 +11,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog
+from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.commitlog import HEAD_SIZE
 from rmqtool.formats.properties import INNER_BASE
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -76,7 +76,10 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
     for number in lookup.messages[impossible][:IMPLAUSIBLE_MAX].tolist():
         begin = int(rows["prepared_transaction_offset"][number])
         text = f"its transaction starts at {begin}, where no half message can be"
-        findings.append(_of_message(context, lookup, number, "commitlog.doubtful-header", text))
+        # Brokers write 0 into a message of no transaction; what is right in another one nothing shows.
+        is_plain = not int(rows["sys_flag"][number]) & system_flag.TRANSACTION_MASK
+        right = {"expected": "0", "found": str(begin)} if is_plain else {"repair": None}
+        findings.append(_of_message(context, lookup, number, "commitlog.doubtful-header", text, **right))
     return findings
 
 
