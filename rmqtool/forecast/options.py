@@ -21,6 +21,7 @@ class ForecastOptions:
 
     Attributes:
         delays_ms: of the broker's delay levels.
+        why_not: why no broker starts with these settings, whatever the store holds.
         message_index_safe: `messageIndexSafe`.
         index_enabled: `messageIndexEnable` (and `indexFileWriteEnable`).
         count_index: whether to tell what the index would get and lack; what else a start does, does not depend on it.
@@ -43,6 +44,7 @@ class ForecastOptions:
     """
 
     delays_ms: Sequence[int] = field(default_factory=parse_delay_levels)
+    why_not: str | None = None
     message_index_safe: bool = False
     index_enabled: bool = True
     count_index: bool = True
@@ -73,8 +75,11 @@ def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
     options = ForecastOptions()
     if conf is None:
         return options
-    if conf.delay_levels:
-        options = replace(options, delays_ms=parse_delay_levels(conf.delay_levels))
+    if conf.delay_levels is not None:
+        try:
+            options = replace(options, delays_ms=parse_delay_levels(conf.delay_levels))
+        except ValueError as error:
+            options = replace(options, why_not=f"{conf.path}: {error}")
     return replace(
         options,
         message_index_safe=bool(conf.is_index_safe),

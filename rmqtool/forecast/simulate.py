@@ -119,6 +119,9 @@ class Simulation(Closable):
             UnreadableError: a file cannot be read.
         """
         self._refuse_other_kinds()
+        if self.options.why_not is not None:
+            self.why_not = self.options.why_not
+            return
         try:
             self._load()
             self._recover()

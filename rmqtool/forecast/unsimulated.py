@@ -1,16 +1,17 @@
-"""Settings that change what a start does, and that no forecast simulates: a result names them.
+"""Settings that change what a start does, or where it looks, and that no forecast simulates: a result names them.
 
-All settings of `MessageStoreConfig` of 4.9.7 and 5.5.1 that load, recovery or dispatch reads are either an option of
-the forecast, without effect on what a broker serves, or in this list.
+Every setting of every version has its effect in `engine/rules/settings.txt`: an option of the forecast simulates it,
+this file names it, or it has none on what a start finds and serves. A test holds the three against each other.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.unread_files import UnreadFiles
-from rmqtool.store.config.broker_conf import BrokerConf
+from rmqtool.store.config.broker_conf import PATH_SPLITTER, BrokerConf
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 
@@ -32,29 +33,86 @@ def _has_queue_database(store: Store) -> bool:
     return bool(store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB))
 
 
+def _has_both_sides(store: Store) -> bool:
+    return store.settings.queue_kind == "mixed"
+
+
 def _has_compaction(store: Store) -> bool:
     return bool(store.files.get(FileKind.COMPACTION_LOG))
 
 
 _SETTINGS: Final = (
-    _Setting("duplicationEnable", True, "a start dispatches to the confirmed offset of the checkpoint only", _always),
+    _Setting(
+        "duplicationEnable",
+        True,
+        "a start cuts the log off at the confirmed offset, often all of it",
+        _always,
+    ),
     _Setting("enableControllerMode", True, "a start dispatches and serves to the confirmed offset only", _always),
     _Setting("indexFileWriteEnable", False, "nothing enters index files", _always),
     _Setting("enableAcceleratedRecovery", True, "recovery begins where the queues in RocksDB end", _has_queue_database),
     _Setting(
         "useSeparateStorePathForRocksdbCQ", True, "the queues in RocksDB are in another directory", _has_queue_database
     ),
+    _Setting("rocksdbCQSelectiveDoubleWriteEnable", True, "queues are written to both sides for some topics", _always),
     _Setting("enableCompaction", False, "compacted topics are not loaded", _has_compaction),
 )
 
 
+_TEXTS: Final = (
+    ("combineCQLoadingCQTypes", "which sides of the queues are loaded", _has_both_sides),
+    ("combineCQMaxExtraSearchCommitLogFiles", "how far back a side of the queues is dispatched again", _has_both_sides),
+    ("configManagerVersion", "topics, groups and consumer offsets may be in another place", _always),
+)
+"""Settings of which no value is simulated."""
+_POSITIVE: Final = {
+    "cleanResourceInterval": "a start fails once the store is recovered",
+    "commitLogRecoverMaxNum": "recovery begins behind the last file",
+    "travelCqFileNumWhenGetMessage": "a pull finds no message",
+}
+"""Numbers of which those above 0 are simulated, or without effect."""
+_OF_HOMES: Final = re.compile(r"(/root|/home/[^/]+)/store/*\Z")
+_LITERAL: Final = re.compile(r"\s|~|.*\$")
+NAMED: Final = frozenset((*(one.name for one in _SETTINGS), *(name for name, *_ in _TEXTS), *_POSITIVE))
+
+
 def unsimulated_settings(conf: BrokerConf | None, store: Store) -> Iterator[UnreadFiles]:
     """Each as something that was not looked at."""
-    properties = {} if conf is None else conf.properties
+    if conf is None:
+        return
+    for text in (*_switches(conf, store), *_values(conf, store), *_places(conf)):
+        yield UnreadFiles("broker.conf", "setting", text)
+
+
+def _switches(conf: BrokerConf, store: Store) -> Iterator[str]:
     for setting in _SETTINGS:
-        # Java takes all but "true" for false.
-        if setting.name not in properties or (properties[setting.name].lower() == "true") != setting.value:
-            continue
-        if setting.matters(store):
-            text = f"{setting.name}={str(setting.value).lower()} is not simulated: {setting.effect}"
-            yield UnreadFiles("broker.conf", "setting", text)
+        if conf.flag(setting.name) is setting.value and setting.matters(store):
+            yield f"{setting.name}={str(setting.value).lower()} is not simulated: {setting.effect}"
+
+
+def _values(conf: BrokerConf, store: Store) -> Iterator[str]:
+    for name, effect, matters in _TEXTS:
+        if (value := conf.text(name)) is not None and matters(store):
+            yield f"{name}={value} is not simulated: {effect}"
+    for name in conf.odd_sizes:
+        yield f"{name}={conf.text(name)} is not simulated: no file has such a size"
+    for name, effect in _POSITIVE.items():
+        number = conf.number(name)
+        if number is not None and number <= 0:
+            yield f"{name}={number} is not simulated: {effect}"
+
+
+def _places(conf: BrokerConf) -> Iterator[str]:
+    """Paths that are not where they seem to be."""
+    path, root = conf.text("storePathCommitLog"), conf.store_root
+    if path is None and root is not None and not conf.reads.log_is_below_root and not _OF_HOMES.match(root):
+        yield (
+            "storePathCommitLog is not set: this version keeps the commit log in store/commitlog of its user's home, "
+            f"not in {root}/commitlog"
+        )
+    elif path is not None and not conf.reads.splits_log_paths and PATH_SPLITTER in path:
+        yield f"storePathCommitLog={path} is one directory to this version, the comma a part of its name"
+    for name in ("storePathRootDir", "storePathCommitLog", "readOnlyCommitLogStorePaths"):
+        value = conf.text(name)
+        if value is not None and any(map(_LITERAL.match, value.split(PATH_SPLITTER))):
+            yield f"{name}={value!r} is taken literally: nothing in it is expanded, and a blank is a part of the name"

@@ -6,6 +6,7 @@ Broker: `CommitLog#checkMessageAndReturnSize`, `MessageExtBrokerInner#tagsString
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from rmqtool.formats.java_properties import parse_java_integer
 from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.properties import DELAY_LEVEL, SCHEDULE_TOPIC, TAGS
 
@@ -17,12 +18,17 @@ def parse_delay_levels(text: str = DEFAULT_DELAY_LEVELS) -> tuple[int, ...]:
     """Delays in ms of levels 1, 2, ... of a `messageDelayLevel` setting.
 
     Raises:
-        ValueError: a level is not a number and one of s, m, h, d.
+        ValueError: a level is not a number and one of s, m, h, d. A broker with such a setting does not start.
     """
-    try:
-        return tuple(int(level[:-1]) * _UNIT_MS[level[-1]] for level in text.split())
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"not a list of delays: {text!r}") from error
+    # Java's split: between two blanks is a level that is none, and blanks alone are no level at all.
+    levels = text.rstrip(" ").split(" ") if text.strip(" ") or not text else []
+    delays = []
+    for level in levels:
+        number = parse_java_integer(level[:-1], 64)
+        if number is None or level[-1] not in _UNIT_MS:
+            raise ValueError(f"messageDelayLevel={text!r} is not a list of delays")
+        delays.append(number * _UNIT_MS[level[-1]])
+    return tuple(delays)
 
 
 def delivery_tags_code(store_timestamp_ms: int, delay_level: int, delays_ms: Sequence[int]) -> int | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.transcripts import rmqtool
+from tests.commands.transcripts import json_answer, rmqtool
 from tests.conftest import Unpacked
 from tests.life_stores import life_store
 from tests.store_state import store_state
@@ -113,3 +113,17 @@ def test_a_value_that_the_broker_does_not_take_is_a_warning(golden: Unpacked, tm
     conf = conf_of(tmp_path, "fileReservedTime = 72 ")
     ran = rmqtool("forecast", golden(OLD), "--broker-conf", conf, "--broker-version", "4.4.0")
     assert "fileReservedTime='72 ' is not a number of 32 bits; the broker uses its default" in ran.err
+
+
+@pytest.mark.parametrize("text", ["abc", ""])
+def test_delay_levels_that_are_none_keep_a_broker_from_starting(golden: Unpacked, tmp_path: Path, text: str) -> None:
+    conf = conf_of(tmp_path, f"messageDelayLevel={text}")
+    options = ("--broker-conf", conf, "--broker-version", "4.4.0")
+    code, answer = json_answer("forecast", golden(OLD), *options)
+    assert (code, answer["verdict"], answer["needs_decision"]) == (3, "will-not-start", True)
+    problem = f"{conf}: messageDelayLevel={text!r} is not a list of delays"
+    assert answer["next_step"] == {"command": None, "reason": f"correct the settings first: {problem}"}
+    assert answer["forecasts"][0]["why_not"] == problem
+    ran = rmqtool("rebuild", golden(OLD), "--queues", "--dry-run", *options)
+    assert ran.code == 5
+    assert "no broker starts with it" in ran.err

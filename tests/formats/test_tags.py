@@ -19,12 +19,13 @@ def test_default_delay_levels() -> None:
 
 def test_units_of_delay() -> None:
     assert parse_delay_levels("2s 3m 4h 5d") == (2_000, 180_000, 14_400_000, 432_000_000)
-    assert parse_delay_levels("") == ()
+    assert parse_delay_levels("-1s +2s 1s ") == (-1_000, 2_000, 1_000)
+    assert parse_delay_levels("  ") == ()
 
 
-@pytest.mark.parametrize("text", ["1", "s", "1w", "1s x", "1.5s", "1ms"])
+@pytest.mark.parametrize("text", ["", "1", "s", "1w", "1s x", "1.5s", "1ms", "1s  2s", " 1s", "1s\t2s"])
 def test_a_setting_that_is_no_list_of_delays(text: str) -> None:
-    with pytest.raises(ValueError, match="not a list of delays"):
+    with pytest.raises(ValueError, match="is not a list of delays"):
         parse_delay_levels(text)
 
 

@@ -52,7 +52,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.probe_lock import LOCK_NAME
 from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import NextStep, repair_step, step_after_forecast
+from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step, step_after_forecast
 from rmqtool.verdict.presence import denied_files, missing_log, reader_command, unreadable_files
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import (
@@ -272,6 +272,9 @@ def step_after(
     """What to do about what forecasts came to."""
     if effects.in_use:
         return NextStep(None, "stop the running broker before another is started, and look again then", True)
+    settings = forecast_options(opened.conf).why_not or opened.unread_sizes
+    if settings is not None and assessment.verdict is not StoreVerdict.OK and blocked_step(assessment) is None:
+        return NextStep(None, f"correct the settings first: {settings}", needs_decision=True)
     store, repair_of_effects = opened.store, effects.repair(opened)
     lost = [finding for finding in lost_configs(store, opened.rules) if finding.repair != REBUILD_DELAYS]
     is_inconsistent = assessment.verdict is StoreVerdict.INCONSISTENT

@@ -108,7 +108,7 @@ def config_from(conf: BrokerConf) -> WriterConfig:
         "index_slot_count": sizes.index_slot_count,
         "index_entry_count": sizes.index_entry_count,
         "commitlog_directories": sizes.commitlog_directories or None,
-        "delays_ms": parse_delay_levels(conf.delay_levels) if conf.delay_levels else None,
+        "delays_ms": None if conf.delay_levels is None else parse_delay_levels(conf.delay_levels),
         "record_crc": conf.has_record_crc,
         "multi_dispatch": conf.has_multi_dispatch,
         "lmq": conf.has_light_queues,

@@ -28,12 +28,14 @@ class Setting(NamedTuple):
     Attributes:
         group: the class that has it.
         kind: int, long, double, boolean, text, or the words that it may be, as A|B.
+        effect: on what a start finds and serves: simulated, named (as not simulated), or none.
         ranges: the first and the last release of each range of versions that read it; None for all later ones.
     """
 
     name: str
     group: str
     kind: str
+    effect: str
     ranges: tuple[tuple[str, str | None], ...]
 
     def value(self, text: str, *, trims_texts: bool) -> JavaValue | None:
@@ -68,8 +70,8 @@ def all_settings() -> Mapping[str, Setting]:
         if line.startswith("["):
             group = line.strip("[]")
         elif line and not line.startswith("#"):
-            name, kind, *ranges = line.split()
-            settings[name] = Setting(name, group, kind, tuple(map(_range, ranges)))
+            name, kind, effect, *ranges = line.split()
+            settings[name] = Setting(name, group, kind, effect, tuple(map(_range, ranges)))
     return MappingProxyType(settings)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.delays import shown_delays
-from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.errors import RefusedError, UnreadableError, UnsupportedError
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rmqtool.repair.machine.steps import Remove, Step
@@ -84,9 +84,20 @@ class DelayTimes:
 
 
 def delay_times(store: Store, rules: BrokerRules, conf: BrokerConf | None) -> DelayTimes:
-    """The delays of a store's levels, with what the broker's configuration says."""
-    text = conf and (conf.delay_levels or (DEFAULT_DELAY_LEVELS if conf.is_whole else None))
-    return DelayTimes(store, rules, parse_delay_levels(text) if text else None)
+    """The delays of a store's levels, with what the broker's configuration says.
+
+    Raises:
+        RefusedError: it says what are no delays.
+    """
+    text = None if conf is None else conf.delay_levels
+    if text is None and conf is not None and conf.is_whole:
+        text = DEFAULT_DELAY_LEVELS
+    try:
+        return DelayTimes(store, rules, None if text is None else parse_delay_levels(text))
+    except ValueError as error:
+        raise RefusedError(
+            f"{conf.path if conf is not None else store.view.label}: {error}; no broker starts with it"
+        ) from error
 
 
 def _text(delay_ms: int | None) -> str:
