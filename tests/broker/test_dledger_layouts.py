@@ -7,6 +7,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ def group(**settings: object) -> dict[str, object]:
     """Settings of a group with one member, at a port of its own."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    own = {"enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerSelfId": "n0"}
-    return {**SIZES, **own, "dLegerPeers": f"n0-127.0.0.1:{port}", **settings}
+    member = settings.get("dLegerSelfId", "n0")
+    own = {"enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerSelfId": member}
+    return {**SIZES, **own, "dLegerPeers": f"{member}-127.0.0.1:{port}", **settings}
 
 
 def put(store: OpenStore, begin: int) -> None:
@@ -49,6 +51,19 @@ def put(store: OpenStore, begin: int) -> None:
         time.sleep(0.3)
     assert {answer["status"] for answer in store.put(*sent[1:])} == {"PUT_OK"}
     store.wait_dispatched()
+
+
+def put_to_leader(members: list[OpenStore], count: int) -> None:
+    """Messages for whichever member the others elect; it continues at the queues' ends, as a whole broker does."""
+    deadline = time.monotonic() + ELECTION_S
+    sent = {"topic": "T", "queueId": 0, "body": b"x" * 500, "properties": {"KEYS": "k"}}
+    while not (leaders := [member for member in members if member.put(sent)[0]["status"] == "PUT_OK"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+    leaders[0].wait_dispatched()
+    leaders[0].lead()
+    assert {answer["status"] for answer in leaders[0].put(*[sent] * (count - 1))} == {"PUT_OK"}
+    time.sleep(1.5)  # until the others know that it is committed
 
 
 def served(judge: Judge, store: Path, config: dict[str, object]) -> Served | None:
@@ -185,3 +200,36 @@ def test_a_last_record_without_properties_is_served_once_its_queue_is_rebuilt(
     assert served(judge_of(VERSION), store, config) == {}
     ran = rmqtool("rebuild", store, "--queues", "--queue-file-size", 1040, "--yes")
     assert len(served(judge_of(VERSION), store, config) or ()) == 10, ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["4.9.7", VERSION])
+def test_members_of_a_group_after_elections_and_a_kill(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    judge, count = judge_of(version), 40
+    with ExitStack() as stack:
+        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        ports = [server.getsockname()[1] for server in free]
+    peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))
+    for present in ((0, 1, 2), (0, 1), (1, 2), (0, 2)):
+        members = [
+            judge.open(tmp_path / f"n{number}", group(dLegerSelfId=f"n{number}", dLegerPeers=peers))
+            for number in present
+        ]
+        put_to_leader(members, count)
+        if present == (0, 2):
+            members[0].halt()
+        else:
+            for member in members:
+                member.shutdown()
+    for number, expected in enumerate((4 * count, 3 * count, 4 * count)):  # n1 was away in the end
+        store, plain = tmp_path / f"n{number}", tmp_path / f"plain{number}"
+        found = json_answer("verify", store, "--broker-version", version)[1]
+        dropped = sum(one["count"] for one in found["findings"] if one["id"] == "dledger.dropped-at-start")
+        assert {one["id"] for one in found["findings"]} <= {
+            "store.abort-present", "index.would-be-dropped", "dledger.dropped-at-start", "checkpoint.zero-time",
+        }  # fmt: skip
+        assert found["summary"]["checked"]["records"] == expected
+        ran = rmqtool("convert", store, "--from-dledger", "--output", plain, "--yes")
+        assert (ran.code, "the last entry is" in ran.out) == (0, True), ran.err
+        assert len(set((served(judge, plain, SIZES) or {}).values())) == expected
+        assert len(served(judge, store, group(dLegerSelfId=f"n{number}")) or ()) == expected - dropped

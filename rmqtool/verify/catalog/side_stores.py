@@ -161,11 +161,15 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "their entries takes the log to end before its last messages.",
         (
             (
-                "5.2.0 and later",
+                "5.2.0 to 5.4.0",
                 (
                     "drops the queue units of these messages: they are not served before another message is stored, "
                     "which may get the queue offset of one of them"
                 ),
+            ),
+            (
+                "5.5.0 and later",
+                "does the same where the queue offset in the checkpoint, a minute old at most, is behind that end",
             ),
         ),
         "rebuild before the start: it removes `abort`, and a start after a clean stop drops none",

@@ -157,18 +157,18 @@ class _Check:
             return
         end = self._last.start + self._record_bytes
         count = sum(place >= end for place in self._places)
-        if count and self._dispatched_end() >= end:
+        if count and self._queue_end() >= end:
             text = f"a start takes the log to end at {end}, and drops the queue units of the last {count} messages"
+            checkpoint = readable_checkpoint(self._log.store)
+            known = checkpoint.consumequeue_physical_offset if checkpoint is not None else 0
+            if self._rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT and known < end:
+                text += f"; brokers that go by the checkpoint's queue offset, {known}, do not"
             yield finding("dledger.dropped-at-start", self._last.path, text, physical_offset=end, count=count)
 
-    def _dispatched_end(self) -> int:
-        """Where a start after a crash takes the queues to end."""
-        store = self._log.store
-        if self._rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT:
-            checkpoint = readable_checkpoint(store)
-            return checkpoint.consumequeue_physical_offset if checkpoint is not None else 0
+    def _queue_end(self) -> int:
+        """Where the last record that a queue leads to ends."""
         end = 0
-        with open_reader(store, self._rules, quickly=True) as reader:
+        with open_reader(self._log.store, self._rules, quickly=True) as reader:
             for name in reader.queues():
                 with suppress(UnreadableError):
                     last = reader.queue(*name).last_record()
