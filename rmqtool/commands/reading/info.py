@@ -36,6 +36,7 @@ from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import last_repair
 from rmqtool.report.screens.info_screen import summary_lines
+from rmqtool.report.text import counted
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
@@ -99,6 +100,10 @@ def info_object(
     assessment = assessment_of(opened, line, "info", tally, coverage)
     if assessment.inconsistent is None and _lacks_queues(summary):
         assessment = replace(assessment, inconsistent="there are messages but no consume queues")
+    seen = [problem for problem in summary.problems if problem not in store.problems]
+    if assessment.inconsistent is None and seen:
+        more = f" (and {counted(len(seen) - 1, 'more problem')})" if len(seen) > 1 else ""
+        assessment = replace(assessment, inconsistent=f"{seen[0]}{more}")
     problems = [probed_lock.problem for probed_lock in (lock.lock, *lock.databases) if probed_lock.problem is not None]
     repair = _last_repair(place, store, problems)
     return {

@@ -244,6 +244,9 @@ def _checkpoint(store: Store, files: OpenFiles, problems: list[str]) -> Checkpoi
     entry = store.first(FileKind.CHECKPOINT)
     if entry is None:
         return None
+    if entry.is_file and entry.size < FIELDS_SIZE:
+        problems.append(f"{entry.path}: {entry.size} bytes long, too short for its times")
+        return None
     raw = _readable(lambda: files.read(entry.path, 0, FIELDS_SIZE), problems)
     return None if raw is None else parse_checkpoint(raw)
 

@@ -59,15 +59,19 @@ class _Screen:
         self._rows_max = rows_max
 
     def verdict(self, store_info: JsonObject) -> Iterator[str]:
-        words, style = (
-            store_info["verdict"].upper().replace("-", " "),
-            _VERDICT_STYLES.get(store_info["verdict"], "bad"),
-        )
-        for number, line in enumerate(self._wrapped(store_info["headline"], self._width)):
-            yield styled(line[: len(words)], style, color=self._colour) + line[len(words) :] if number == 0 else line
-        title, text, style = _verdict(store_info)
-        for number, line in enumerate(self._wrapped(f"{title}: {text}", self._width)):
-            yield styled(line[: len(title)], style, color=self._colour) + line[len(title) :] if number == 0 else line
+        """The verdict and how the broker stopped; where the verdict found nothing, what was seen comes first."""
+        words = store_info["verdict"].upper().replace("-", " ")
+        title, text, stop_style = _verdict(store_info)
+        sentences = [
+            (words, store_info["headline"], _VERDICT_STYLES.get(store_info["verdict"], "bad")),
+            (title, f"{title}: {text}", stop_style),
+        ]
+        if store_info["verdict"] in ("not-fully-checked", "ok"):
+            sentences.reverse()
+        for begin, sentence, style in sentences:
+            for number, line in enumerate(self._wrapped(sentence, self._width)):
+                head = styled(line[: len(begin)], style, color=self._colour)
+                yield head + line[len(begin) :] if number == 0 else line
 
     def next_step(self, step: JsonObject) -> Iterator[str]:
         yield from self._lines("Next step", step["reason"])
@@ -156,7 +160,7 @@ class _Screen:
 
     def checkpoint(self, checkpoint: JsonObject | None) -> Iterator[str]:
         if checkpoint is None:
-            yield from self._lines("Checkpoint", "none")
+            yield from self._lines("Checkpoint", "none that can be read")
             return
         label = "Checkpoint"
         for name, value in checkpoint.items():

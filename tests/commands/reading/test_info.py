@@ -375,3 +375,22 @@ def test_a_broken_journal_is_a_problem_and_no_failure(golden_copy: Unpacked) -> 
     found = info(path)
     assert found["last_repair"] is None
     assert any(".rmqtool" in problem for problem in found["problems"])
+
+
+def test_the_first_line_names_what_was_seen(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    assert rmqtool("info", path).out.splitlines()[1].startswith("STOPPED CLEANLY: ")
+    os.truncate(path / "checkpoint", 0)
+    shown = info(path)
+    assert shown["checkpoint"] is None
+    assert shown["headline"] == "INCONSISTENT: checkpoint: 0 bytes long, too short for its times"
+    screen = rmqtool("info", path).out
+    assert screen.splitlines()[1].startswith("INCONSISTENT: checkpoint: ")
+    assert "1970" not in screen
+
+
+def test_a_torn_last_record_is_the_verdict_and_not_only_a_problem(golden_copy: Unpacked) -> None:
+    shown = info(golden_copy("4.9.7-damage-torn-last-record"))
+    assert "no problems" not in shown["headline"]
+    assert any("is torn" in problem for problem in shown["problems"])
+    assert "is torn" in shown["headline"]
