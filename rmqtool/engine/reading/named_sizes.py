@@ -1,6 +1,6 @@
 """File sizes by the broker's settings and by the files themselves: a version may not read the name that gives a size.
 
-A broker that expects another size than the files have does not start, or leaves them and begins anew.
+A broker that expects another size than the files have does not start, or leaves them and starts from nothing.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def what_is_no_store(view: StoreView) -> str:
         return "not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
     return (
         f"{tiered} is the directory of a tiered store, which is read with the broker's store: name the one whose "
-        "config/tieredStoreMetadata.json tells of its segments"
+        "config/tieredStoreMetadata.json lists its segments"
     )
 
 

@@ -191,7 +191,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "dledger.unloadable-file",
         "A file in the directories of the log of DLedger or its index does not have the size of a full file, or its "
-        "name is no number.",
+        "name is not a number.",
         ((_FROM_4_5, "ends its start when it loads the file"),),
         "move away a file that is not DLedger's; else copy the directory from another member of the group",
     ),
@@ -320,7 +320,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     warning(
         "timer.check-behind",
-        "`config/timercheck` is behind the timer log in both of its offsets, as after a kill.",
+        "`config/timercheck` is older than the timer log in both of its offsets, as after a kill.",
         ((_FROM_5, "takes messages of the log from the topic again: timers are delivered a second time"),),
         _REBUILT_TIMER,
         REBUILD_TIMER,

@@ -94,7 +94,9 @@ def _place_findings(store: Store) -> Iterator[Finding]:
 def _unloadable_findings(store: Store, log: DLedgerLog) -> Iterator[Finding]:
     size = store.commitlog_file_size if store.has_dledger_log else infer_file_size(log.data)
     for entry, expected in log.unloadable_files(size):
-        text = f"{entry.size} bytes, a full file has {expected}" if entry.size != expected else "the name is no number"
+        text = (
+            f"{entry.size} bytes, a full file has {expected}" if entry.size != expected else "the name is not a number"
+        )
         yield finding("dledger.unloadable-file", entry.path, text, length=entry.size)
 
 
