@@ -133,6 +133,42 @@ def test_lost_queues_of_a_topic_used_again_have_its_new_messages(
     assert served(judge, path, config, tmp_path / "asked") == before
 
 
+def test_lost_batch_queues_of_a_topic_used_again_have_its_new_messages(judge_of: JudgeOf, tmp_path: Path) -> None:
+    version = "5.5.0"
+    judge, path = judge_of(version), tmp_path / "written"
+    config = {**CONFIG, "mapperFileSizeBatchConsumeQueue": 46 * 10}
+    attributes = {"T": {"writeQueueNums": 1, "attributes": {"queue.type": "BatchCQ"}}}
+    store = judge.open(path, config, attributes)
+    put_batches(store, 6)
+    store.delete_topic("T", [])
+    put_batches(store, 3)
+    store.shutdown()
+    write_topics(path, "T")
+    file = path / "config/topics.json"
+    content = json.loads(file.read_text())
+    content["topicConfigTable"]["T"]["attributes"] = {"+queue.type": "BatchCQ", "queue.type": "BatchCQ"}
+    file.write_text(json.dumps(content))
+    path = copy_store(path, tmp_path / "store")
+    units = (path / f"batchconsumequeue/T/0/{0:020d}").read_bytes()
+    options = ("--broker-version", version, *SIZES)
+    assert findings(path, *options)["warning"] == []
+    for is_lost in (False, True):
+        if is_lost:
+            shutil.rmtree(path / "batchconsumequeue/T")
+        conf = tmp_path / "broker.conf"
+        conf.write_text("".join(f"{name}={value}\n" for name, value in config.items() if not name.startswith("maped")))
+        ran = rmqtool("rebuild", path, "--queues", "--yes", "--broker-version", version, "--broker-conf", conf)
+        assert ran.code == 0, ran
+        assert (path / f"batchconsumequeue/T/0/{0:020d}").read_bytes() == units
+
+
+def put_batches(store: OpenStore, count: int) -> None:
+    inner = [{"body": b"y" * 40} for _ in range(2)]
+    answers = store.put(*({"topic": "T", "queueId": 0, "innerBatch": inner} for _ in range(count)))
+    assert [answer["status"] for answer in answers] == ["PUT_OK"] * count, answers
+    store.wait_dispatched()
+
+
 def conf_of(folder: Path, config: dict[str, Any]) -> Path:
     file = folder / "broker.conf"
     file.write_text("".join(f"{name}={value}\n" for name, value in config.items() if not name.startswith("maped")))

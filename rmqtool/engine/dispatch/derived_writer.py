@@ -113,6 +113,7 @@ class DerivedWriter:
         with_queues: bool = True,
         wants: Callable[[str, int], bool] | None = None,
         make_queue: Callable[..., QueueWriter] = QueueWriter,
+        make_batch: Callable[..., BatchQueueWriter] = BatchQueueWriter,
     ) -> None:
         """Open nothing yet.
 
@@ -120,7 +121,7 @@ class DerivedWriter:
             index: None where no index is to be written (`messageIndexEnable`).
             with_queues: False writes the index only.
             wants: tells by (topic, queue id) which queues are written; None writes all.
-            make_queue: makes a plain queue's writer, with the arguments of `QueueWriter`.
+            make_queue, make_batch: make the writer of a plain or a batch queue, with the arguments of their classes.
         """
         self._sink = sink
         self._sizes = sizes
@@ -129,7 +130,7 @@ class DerivedWriter:
         self._index = index
         self._ends = ends
         self._wants = wants
-        self._make_queue = make_queue
+        self._make_queue, self._make_batch = make_queue, make_batch
         self._queues: dict[QueueKey, _Queue] = {}
         self._batch_queues: dict[QueueKey, BatchQueueWriter] = {}
         self._held: dict[TypedQueueKey, list[QueueEntries]] = {}
@@ -238,7 +239,7 @@ class DerivedWriter:
         if directory is None:
             return None
         end = self._ends(decode_java_utf8(key[0]), key[1], True).queue
-        self._batch_queues[key] = BatchQueueWriter(self._sink, directory, self._sizes.batch, end)
+        self._batch_queues[key] = self._make_batch(self._sink, directory, self._sizes.batch, end)
         return self._batch_queues[key]
 
     def _directory(self, root: str, key: QueueKey) -> str | None:

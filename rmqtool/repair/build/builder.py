@@ -17,7 +17,7 @@ from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UN
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.queue_name import topic_bytes
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
+from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, NewestBatchQueueWriter, RecordOffsets
 from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.build.queue_prefix import QueuePrefixes
 from rmqtool.repair.build.request import BuildOptions, BuildRequest, RemovedTopics
@@ -158,7 +158,12 @@ class QueueIndexBuilder:
             with_queues=wants is not None,
             wants=wants,
             make_queue=self._make_queue,
+            make_batch=self._make_batch,
         )
+
+    def _make_batch(self, sink: FileSink, directory: str, file_size: int, end: QueueEnd) -> NewestBatchQueueWriter:
+        removed_before = self._removed.end(directory.split("/")[1])
+        return NewestBatchQueueWriter(sink, directory, file_size, end, kept=self._kept, removed_before=removed_before)
 
     def _make_queue(
         self, _sink: FileSink, directory: str, file_size: int, rules: BrokerRules, end: QueueEnd
@@ -184,12 +189,13 @@ class QueueIndexBuilder:
             if isinstance(queue, GapPreservingQueueWriter):
                 queue.finish()
                 built.gap_units += queue.gap_units
-                built.superseded += queue.superseded
-                if queue.began_again is not None:
-                    built.again[topic] = min(queue.began_again, built.again.get(topic, OFFSETS_END))
                 if queue.misplaced:
                     built.displaced[f"{topic}/{queue_id}"] = queue.misplaced
                 for start, time_ms in queue.file_times_ms.items():
                     built.file_times_ms[f"{QUEUES}/{topic}/{queue_id}/{segment_name(start)}"] = time_ms
+            if isinstance(queue, GapPreservingQueueWriter | NewestBatchQueueWriter):
+                built.superseded += queue.superseded
+                if queue.began_again is not None:
+                    built.again[topic] = min(queue.began_again, built.again.get(topic, OFFSETS_END))
             built.repeated += queue.ignored
         return built

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import Int64s, QueueEntries
-from rmqtool.engine.dispatch.queue_writer import QueueEnd, QueueWriter
+from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, QueueWriter
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT, UNIT_SIZE
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.repair.build.kept_units import KeptUnits
-from rmqtool.store.sink import ReadableSink
+from rmqtool.store.sink import FileSink, ReadableSink
 
 GAP_UNITS_MAX: Final = 1 << 24
 """Units that are put into one gap; a record further ahead has a queue offset that nobody should believe."""
@@ -372,6 +372,70 @@ class GapPreservingQueueWriter(QueueWriter):
         last = np.flatnonzero(np.append(starts[1:] != starts[:-1], True))
         for index in last.tolist():
             self.file_times_ms[int(starts[index])] = int(entries.store_timestamps_ms[index])
+
+
+class NewestBatchQueueWriter(BatchQueueWriter):
+    """One queue of 46-byte units that has its newest records only, where it began again.
+
+    Attributes:
+        superseded, began_again: see `GapPreservingQueueWriter`.
+    """
+
+    def __init__(
+        self,
+        sink: FileSink,
+        directory: str,
+        file_size: int,
+        end: QueueEnd | None = None,
+        *,
+        kept: KeptUnits,
+        removed_before: int = 0,
+    ) -> None:
+        """See `GapPreservingQueueWriter`."""
+        super().__init__(sink, directory, file_size, end)
+        self._kept, self._removed_before = kept.of_batch_queue(directory), removed_before
+        self._next_queue_offset = 0
+        self._starts: list[int] = []
+        self._has_kept = False
+        self.superseded = 0
+        self.began_again: int | None = None
+
+    def put(self, entries: QueueEntries) -> None:
+        """Enter records, in log order; see `BatchQueueWriter.put`."""
+        is_kept = np.isin(entries.physical_offsets, self._kept)
+        stays = (entries.physical_offsets >= self._removed_before) | is_kept
+        entries, is_kept = entries.some(stays), is_kept[stays]
+        offsets, ends = entries.queue_offsets, entries.queue_offsets + entries.batch_sizes
+        start = 0
+        for number in np.flatnonzero(offsets == 0).tolist():
+            before = int(ends[number - 1]) if number else self._next_queue_offset
+            continues = number + 1 < ends.size and offsets[number + 1] == ends[number]
+            if before > 0 and (is_kept[number] or continues):
+                self._enter(_part(entries, start, number), is_kept[start:number])
+                start = number
+                if not self._has_kept:
+                    self._begin_again(int(entries.physical_offsets[number]))
+        self._enter(_part(entries, start, ends.size), is_kept[start:])
+
+    def _enter(self, entries: QueueEntries, is_kept: NDArray[np.bool_]) -> None:
+        if entries.physical_offsets.size:
+            super().put(entries)
+            self._has_kept |= bool(is_kept.any())
+            self._next_queue_offset = int(entries.queue_offsets[-1] + entries.batch_sizes[-1])
+
+    def _file_for(self, first: int) -> int:
+        start = super()._file_for(first)
+        if start not in self._starts[-1:]:
+            self._starts.append(start)
+        return start
+
+    def _begin_again(self, physical_offset: int) -> None:
+        self.superseded += self._end // BATCH_UNIT_SIZE
+        for start in self._starts:
+            self._sink.remove(self._path(start))
+        self._starts, self._last_start, self._end, self.begin = [], None, 0, None
+        self._physical_offset = -1
+        self.began_again = physical_offset
 
 
 def _part(entries: QueueEntries, start: int, stop: int) -> QueueEntries:

@@ -23,7 +23,7 @@ from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.formats.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
@@ -67,6 +67,18 @@ class KeptUnits:
                 at = low // UNIT_SIZE - place
                 offsets[at : at + len(units)] = np.where(is_unit, units["physical_offset"], -1)
         return offsets
+
+    def of_batch_queue(self, directory: str) -> NDArray[np.int64]:
+        """Where the units of a batch queue lead to."""
+        _, topic, queue_id = directory.split("/")
+        queue = self._store.batch_queues.get((topic, int(queue_id)))
+        parts = [np.empty(0, np.int64)]
+        for segment in queue.segments if queue is not None else ():
+            with suppress(UnreadableError), closing(self._store.view.open(segment.path)) as source:
+                raw = read_range(source, 0, segment.size // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE)
+                units = np.frombuffer(raw, BATCH_UNIT.dtype)
+                parts.append(units["physical_offset"][units["batch_size"] > 0].astype(np.int64))
+        return np.concatenate(parts)
 
     def of_own_records(self, directory: str, places: tuple[int, int]) -> NDArray[Any] | None:
         """The units of a queue at stream positions; None unless each leads to a whole record that says its place."""
