@@ -39,6 +39,7 @@ _QUEUE: Final = (
 )
 _BATCH: Final = ("batch_file_size", "a batch queue file", DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE, "")
 _SLOTS: Final = ("index_slot_count", "an index file (its hash slots)", DEFAULT_SLOT_COUNT, "--index-slots N or ")
+_SLOTS_AND_ENTRIES: Final = (*_SLOTS[:3], "--index-slots N and --index-entries N, or ")
 _ENTRIES: Final = ("index_entry_count", "an index file (its entries)", DEFAULT_ENTRY_COUNT, "--index-entries N or ")
 
 
@@ -69,7 +70,9 @@ def index_shape_of(store: Store, *, demands: bool) -> tuple[int, int]:
     """
     if store.index_slot_count is None and any(entry.size == DEFAULT_INDEX_FILE_SIZE for entry in store.index_files):
         return DEFAULT_SLOT_COUNT, DEFAULT_ENTRY_COUNT
-    slots = _shown(store, store.index_slot_count, *_SLOTS, demands=demands)
+    # A file's length shows its entries once the slots are known; without any file both are asked for at once.
+    asked = _SLOTS if store.index_files or store.settings.index_entry_count else _SLOTS_AND_ENTRIES
+    slots = _shown(store, store.index_slot_count, *asked, demands=demands)
     entries = store.index_entry_count
     is_told = store.settings.index_entry_count is not None
     if demands and entries and not is_told and not shows_entry_count(store.index_files, slots, entries):

@@ -128,6 +128,15 @@ def test_a_lone_log_file_of_a_small_broker_is_not_given_a_guessed_length(golden_
     assert rmqtool("verify", path).code == 0
 
 
+def test_both_sizes_of_an_index_that_is_lost_are_asked_for_at_once(golden_copy: Unpacked) -> None:
+    path = golden_copy(LONE)
+    shutil.rmtree(path / "index")
+    refused = rmqtool("rebuild", path, "--index", "--yes")
+    assert refused.code == 5
+    assert "--index-slots N and --index-entries N" in refused.err
+    assert rmqtool("rebuild", path, "--index", "--index-slots", 16, "--index-entries", 60, "--yes").code in (0, 3)
+
+
 @pytest.mark.parametrize(("lost", "option"), [("consumequeue", "--queue-file-size"), ("index", "--index-slots")])
 def test_sizes_that_nothing_shows_are_asked_for(golden_copy: Unpacked, lost: str, option: str) -> None:
     path = golden_copy(LONE)
