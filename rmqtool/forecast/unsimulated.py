@@ -68,6 +68,7 @@ _TEXTS: Final = (
 _POSITIVE: Final = {
     "cleanResourceInterval": "a start fails once the store is recovered",
     "commitLogRecoverMaxNum": "recovery begins behind the last file",
+    "flushDelayOffsetInterval": "a start fails once the store is recovered",
     "travelCqFileNumWhenGetMessage": "a pull finds no message",
 }
 """Numbers of which those above 0 are simulated, or without effect."""
@@ -97,7 +98,7 @@ def _values(conf: BrokerConf, store: Store) -> Iterator[str]:
     for name in conf.odd_sizes:
         yield f"{name}={conf.text(name)} is not simulated: no file has such a size"
     for name, effect in _POSITIVE.items():
-        number = conf.number(name)
+        number = conf.number(name, 64)
         if number is not None and number <= 0:
             yield f"{name}={number} is not simulated: {effect}"
 

@@ -71,6 +71,7 @@ def rows(store: Store, version: str = "5.5.1", **properties: str) -> list[str]:
         ("5.5.1", "mappedFileSizeCommitLog", "0", "no file has such a size"),
         ("5.5.1", "commitLogRecoverMaxNum", "-1", "is not simulated"),
         ("5.5.1", "cleanResourceInterval", "0", "a start fails"),
+        ("4.9.7", "flushDelayOffsetInterval", "0", "a start fails"),
         ("5.5.1", "configManagerVersion", "v2", "in another place"),
         ("5.5.1", "storePathCommitLog", "$HOME/log", "taken literally"),
         ("5.5.1", "storePathCommitLog", "/a, /b", "taken literally"),
