@@ -18,7 +18,7 @@ from rmqtool.commands.options.settings import named_conf
 from rmqtool.engine.reading.named_sizes import UnreadSizes, unread_sizes
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.settings import read_settings, unread_settings, value_problems
-from rmqtool.engine.rules.versions import NEWEST, rules_for
+from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
 from rmqtool.errors import NotAStoreError, RefusedError
 from rmqtool.evidence.location import BundleLocation, without_paths
 from rmqtool.formats.consumequeue import UNIT_SIZE
@@ -167,6 +167,8 @@ class OpenedStore:
     """Fields of the store's settings that a person gave, which go before those of the properties file."""
     foreign: ForeignDirectory | None = None
     """A directory in which files of the store are looked for, and which is another store's; see `foreign_directory`."""
+    fitting: tuple[str, ...] = ()
+    """Of the releases that fit the files, those whose starts may differ; empty where a person chose the version."""
 
     def at(self, rules: BrokerRules) -> OpenedStore:
         """The same store as a broker of another version looks at it: by those settings that this version reads."""
@@ -296,7 +298,8 @@ def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
         inferred, evidence, version = None, (), NEWEST
         chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
     rules, is_known = rules_for(version), releases is not None
-    opened = OpenedStore(store, rules, inferred, evidence, chosen, conf, is_known, options.given, foreign)
+    fitting = releases.examined if releases is not None else EXAMINED
+    opened = OpenedStore(store, rules, inferred, evidence, chosen, conf, is_known, options.given, foreign, fitting)
     return opened.at(rules)
 
 

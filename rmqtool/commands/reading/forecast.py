@@ -96,9 +96,10 @@ def forecast(
 ) -> None:
     """Show what a broker would do at its next start, and which messages it would lose.
 
-    Nothing is changed. With --broker-version all, or if the store does not show its version, several versions are
-    shown side by side. With --from or --to, the command says what changes, and why, between two versions. The exit
-    code is 0 only if the broker (of --to) starts, loses nothing and serves no damage; else 3.
+    Nothing is changed. With --broker-version all, or if the versions that fit the store would do different things,
+    several are shown side by side, and the worst of them is the verdict. With --from or --to, the command says what
+    changes, and why, between two versions. The exit code is 0 only if the broker (of --to) starts, loses nothing and
+    serves no damage; else 3.
 
     Example: rmqtool forecast /home/rocketmq/store --broker-version 5.3.3
     """
@@ -126,8 +127,12 @@ def forecast(
         lines = PreflightLines(line, command_line(store, replace(store_options, broker_version=None)))
         verdict = _show_preflight(opened, lines, asked, output, messages)
     else:
-        is_one = not wants_all and opened.is_version_known
-        forecasts = forecasts_of(opened, (opened.rules.version,) if is_one else EXAMINED, messages)
+        fitting = opened.fitting if opened.store.commitlog or not opened.is_version_known else ()
+        versions = EXAMINED if wants_all else fitting or (opened.rules.version,)
+        forecasts = forecasts_of(opened, versions, messages)
+        if not wants_all and opened.is_version_known:
+            forecasts = _told_apart(forecasts, opened.rules.version)
+        is_one = len(forecasts) == 1 and not wants_all
         effects = BesideLog.of(opened)
         assessment = forecast_assessment(opened, line, forecasts, effects)
         step = step_after(line, opened, assessment, forecasts, effects)
@@ -135,6 +140,23 @@ def forecast(
         _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
         verdict = assessment.verdict if forecasts else StoreVerdict.NOT_READABLE
     raise typer.Exit(exit_code_of(verdict))
+
+
+def _told_apart(forecasts: list[Forecast], version: str) -> list[Forecast]:
+    """Forecasts of all releases that fit a store, if they come to different things; else that of one version."""
+    outcomes = {
+        (
+            forecast.starts,
+            forecast.lost.messages,
+            forecast.messages_without_log,
+            forecast.unnoticed_damage_count,
+            forecast.misplaces_new_messages,
+            sum(queue.max_queue_offset - queue.min_queue_offset for queue in forecast.queues),
+        )
+        for forecast in forecasts
+    }
+    same = [forecast for forecast in forecasts if forecast.broker_version == version]
+    return same if len(outcomes) == 1 and same else forecasts
 
 
 def exit_code_of(verdict: StoreVerdict) -> ExitCode:

@@ -14,7 +14,7 @@ from rmqtool.engine.reading.named_sizes import are_sizes_of, shown_sizes
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED_RULES, rules_for
+from rmqtool.engine.rules.versions import EXAMINED, NEWEST, PRESUMED, SUPPORTED, SUPPORTED_RULES, rules_for
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
@@ -53,6 +53,12 @@ class VersionRange(NamedTuple):
     rules: str
     """Whose rules apply. A release that is added later does not change it."""
     evidence: tuple[str, ...]
+
+    @property
+    def examined(self) -> tuple[str, ...]:
+        """Releases of the range whose starts may differ, the oldest first: its first one, and those examined."""
+        releases = SUPPORTED[SUPPORTED.index(self.first) : SUPPORTED.index(self.last) + 1]
+        return tuple(name for name in releases if name in {self.first, self.rules, *EXAMINED})
 
     def __str__(self) -> str:
         return self.first if self.first == self.last else f"{self.first} to {self.last}"

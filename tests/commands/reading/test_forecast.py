@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import fields
 from pathlib import Path
 
@@ -79,3 +80,19 @@ def test_a_plan_names_a_setting_that_is_not_simulated(golden: Unpacked, tmp_path
         assert [row["path"] for row in plan["not_looked_at"]] == ["broker.conf"]
         assert any("duplicationEnable=true is not simulated" in note for note in plan["notes"])
         assert (plan["verdict"], ran.code) == ("not-fully-checked", 3)
+
+
+def test_versions_that_fit_a_store_are_all_asked_where_they_differ(golden_copy: Unpacked) -> None:
+    """Without queues 4.4.0 serves nothing after a clean stop, and 4.9.0 enters the messages again."""
+    path = golden_copy("old-setting-names-4.4.0")
+    answer = json.loads(rmqtool("forecast", path, "--format", "json").out)
+    assert (answer["verdict"], [one["broker_version"] for one in answer["forecasts"]]) == ("ok", ["4.9.0"])
+    shutil.rmtree(path / "consumequeue")
+    ran = rmqtool("forecast", path, "--format", "json")
+    answer = json.loads(ran.out)
+    lost = {one["broker_version"]: one["lost"]["messages"] for one in answer["forecasts"]}
+    assert (ran.code, answer["verdict"], lost) == (3, "would-lose", {"4.4.0": 30, "4.9.0": 0})
+    screen = rmqtool("forecast", path).out
+    assert screen.startswith("WOULD LOSE: 30 messages would be lost")
+    assert "4.4.0    yes       30" in screen
+    assert json.loads(rmqtool("forecast", path, "--broker-version", "4.9.0", "--format", "json").out)["verdict"] == "ok"
