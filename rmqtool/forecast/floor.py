@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
 from rmqtool.forecast.record_arrays import Bools, Int64s, ServedPlaces, joined_places
+from rmqtool.forecast.result import Floor, TakenRun
 from rmqtool.forecast.served_units import ServedUnits
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.properties import MULTI_DISPATCH
@@ -35,56 +36,6 @@ CHECKED_MAX: Final = 20_000
 """Records that are read to see whether they pass their checks; more are taken for good ones."""
 NAMED_MAX: Final = 1000
 """Runs of queue offsets that are named; the numbers count all."""
-
-
-@dataclass(frozen=True)
-class TakenRun:
-    """Messages that consumers no longer get at their queue offsets.
-
-    Attributes:
-        queue_offset, count: the offsets at which they get them now.
-        moved_to: the offset at which they get the first one afterwards; None where they do not get it any more.
-    """
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    count: int
-    moved_to: int | None
-
-
-@dataclass(frozen=True)
-class Floor:
-    """What a plan makes of what consumers get; all numbers are messages.
-
-    Attributes:
-        kept: at the same offset before and after.
-        added: only afterwards.
-        taken_away: only before.
-        moved: before at one offset, and afterwards at another one of their queue.
-        restored_topics: topics that somebody deleted and of which consumers, or a broker, get messages again.
-        runs: what is taken away or moved, up to a limit.
-    """
-
-    kept: int = 0
-    added: int = 0
-    taken_away: int = 0
-    moved: int = 0
-    restored_topics: tuple[str, ...] = ()
-    runs: tuple[TakenRun, ...] = field(default=(), compare=False)
-
-    @property
-    def is_lowered(self) -> bool:
-        """Whether consumers lose something that they get today."""
-        return self.taken_away + self.moved > 0
-
-    def as_json(self) -> dict[str, Any]:
-        """The object of the JSON contract."""
-        return {
-            **asdict(self),
-            "restored_topics": list(self.restored_topics),
-            "runs": [asdict(run) for run in self.runs],
-        }
 
 
 class Served:

@@ -119,3 +119,53 @@ def side_harms(forecasts: Sequence[Forecast]) -> list[str]:
     if any(forecast.misplaces_new_messages for forecast in forecasts):
         harms.append("new messages are stored where the start after that loses them")
     return harms
+
+
+@dataclass(frozen=True)
+class TakenRun:
+    """Messages that consumers no longer get at their queue offsets.
+
+    Attributes:
+        queue_offset, count: the offsets at which they get them now.
+        moved_to: the offset at which they get the first one afterwards; None where they do not get it any more.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    count: int
+    moved_to: int | None
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a plan makes of what consumers get; all numbers are messages.
+
+    Attributes:
+        kept: at the same offset before and after.
+        added: only afterwards.
+        taken_away: only before.
+        moved: before at one offset, and afterwards at another one of their queue.
+        restored_topics: topics that somebody deleted and of which consumers, or a broker, get messages again.
+        runs: what is taken away or moved, up to a limit.
+    """
+
+    kept: int = 0
+    added: int = 0
+    taken_away: int = 0
+    moved: int = 0
+    restored_topics: tuple[str, ...] = ()
+    runs: tuple[TakenRun, ...] = field(default=(), compare=False)
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether consumers lose something that they get today."""
+        return self.taken_away + self.moved > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of the JSON contract."""
+        return {
+            **asdict(self),
+            "restored_topics": list(self.restored_topics),
+            "runs": [asdict(run) for run in self.runs],
+        }

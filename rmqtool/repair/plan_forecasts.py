@@ -17,10 +17,11 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import RmqtoolError
-from rmqtool.forecast.floor import ChangedRange, Floor, compare_floors
+from rmqtool.forecast.floor import ChangedRange, compare_floors
 from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.record_arrays import Bools, ServedPlaces
+from rmqtool.forecast.result import Floor
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.memory import THREAD_BYTES, memory_budget

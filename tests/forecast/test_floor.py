@@ -14,8 +14,9 @@ from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.forecast.floor import Floor, Served, compare_floors
+from rmqtool.forecast.floor import Served, compare_floors
 from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.result import Floor
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.store.directory import Store, survey

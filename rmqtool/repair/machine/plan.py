@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
-from rmqtool.forecast.floor import Floor
+from rmqtool.forecast.result import Floor
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
 from rmqtool.store.file_kinds import FENCE_NAME
 from rmqtool.store.overlay import Overlay
