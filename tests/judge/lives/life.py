@@ -73,6 +73,10 @@ class Life:
             for topic in self.broker.topics
         }
 
+    def has_route(self, topic: str) -> bool:
+        """Whether clients find the topic's queues: unless it was deleted, and not made again."""
+        return topic not in self.deleted or topic in self.broker.topics
+
     def place(self, name: str) -> Path:
         """A folder that nothing has used."""
         self._places += 1
