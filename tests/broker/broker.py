@@ -270,9 +270,9 @@ class OpenStore:
         self._judge.program.wait_end()
 
     def kill(self) -> None:
-        """Kill the broker's process with SIGKILL, also while it is asked something else."""
+        """Kill the broker's process with SIGKILL, also while another thread asks it something."""
         self.over = True
-        self._judge.program.kill()
+        self._judge.program.crash()
 
     def __enter__(self) -> Self:
         return self

@@ -85,6 +85,12 @@ class JavaProgram:
             except BrokenPipeError:
                 continue  # a request that it never read is of no interest now
 
+    def crash(self) -> None:
+        """Send SIGKILL alone, from another thread than the one that asks: that one gets no answer."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def close(self) -> None:
         self.kill()
         self._scratch.cleanup()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store, digest
@@ -49,7 +50,7 @@ class Case:
         name: seed, writer's version, base, number and the version asked, with dots: the name repeats the case.
         store: the damaged store; no check changes it.
         full: whether repairs look at all of the store.
-        served_without: what the broker serves of the damaged store without a repair.
+        read_without: what the broker says of the damaged store without a repair, and in short what it serves.
         aside: files that a person moved, where they are, their places, and the number of repairs before that.
         told: options with which rmqtool is told what it cannot know; more are added where it asks for them.
     """
@@ -62,6 +63,7 @@ class Case:
     store: Path
     faults: list[Fault]
     full: bool = True
+    read_without: dict[str, Any] = field(default_factory=dict)
     served_without: dict[tuple[str, int, int], int] = field(default_factory=dict)
     told: list[object] = field(default_factory=list)
     aside: list[tuple[Path, Path, int]] = field(default_factory=list)

@@ -5,7 +5,6 @@ import random
 import re
 import shlex
 import shutil
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -96,7 +95,7 @@ def _truth(life: Life, base: Base, judge: Judge, folder: Path) -> Truth:
     """What the asked version serves, and all the records that the newest of the life's versions reads."""
     truth = base.truth(judge, folder)
     newest = max((judge.version, *life.versions), key=numbers_of)
-    if newest == judge.version:
+    if newest == judge.version or life.is_cut:
         return truth
     with suppress(AssertionError):
         log = base.truth(life.judge_of(newest), folder)
@@ -138,10 +137,10 @@ def _owed(case: LifeCase) -> list[tuple[tuple[str, int, int], int]]:
     return owed
 
 
-def dead_records(case: LifeCase) -> set[int]:
-    """Physical offsets of records whose topic was deleted after them."""
+def dead_records(case: LifeCase) -> dict[int, str]:
+    """Physical offsets of records whose topic was deleted after them, and it: light queues may still have them."""
     assert case.life is not None
-    return {row[0] for row in case.truth.places if row[0] < case.life.deleted.get(row[1], 0)}
+    return {row[0]: row[1] for row in case.truth.places if row[0] < case.life.deleted.get(row[1], 0)}
 
 
 def _judge(case: LifeCase) -> None:
@@ -160,27 +159,32 @@ def _mixes_generations(case: LifeCase) -> bool:
     life = case.life
     assert life is not None
     dead = dead_records(case)
-    return any(at in dead and life.has_route(name[0]) for name, at in case.truth.served.items())
+    return any(dead.get(at) == name[0] and life.has_route(name[0]) for name, at in case.truth.served.items())
 
 
 def _floor(case: LifeCase) -> Served:
     """The records that consumers get before any command.
 
-    Of a damaged store, those that are where their header says. Of one record that is got at several offsets of a queue,
-    as in front of it where units are missing, the offset in its header counts. Of a topic that is deleted nobody gets
-    any, though a start after a kill puts them into queues again: it has no route.
+    Of a damaged store, those that are where their header says. Where a unit leads nowhere, a broker gives the record
+    of a later one: it counts there. Of a topic that is deleted nobody gets any, though a start after a kill puts them
+    into queues again: it has no route.
     """
     life = case.life
     assert life is not None
     own = {(topic, queue_id, queue_offset, at) for at, topic, queue_id, queue_offset in case.truth.places}
-    times = Counter((name[:2], at) for name, at in case.served_without.items())
-    routed = {name: at for name, at in case.served_without.items() if life.has_route(name[0])}
-    once = {name: at for name, at in routed.items() if (*name, at) in own or times[name[:2], at] == 1}
+    own_units = {
+        (queue["topic"], queue["queueId"], row[0]): row[2]
+        for queue in case.read_without.get("queues", ())
+        for row in queue.get("messages", ())
+        if row[1] == "FOUND" and row[3] is not None and row[3][0] == row[2] and life.has_route(queue["topic"])
+    }
     if not case.faults:
-        return {name: at for name, at in once.items() if at in case.truth.sizes}
+        return {name: at for name, at in own_units.items() if at in case.truth.sizes}
     truth = case.truth.served
     return {
-        name: at for name, at in once.items() if at in case.intact and ((*name, at) in own or truth.get(name) == at)
+        name: at
+        for name, at in own_units.items()
+        if at in case.intact and ((*name, at) in own or truth.get(name) == at)
     }
 
 
@@ -297,11 +301,10 @@ def check_served(case: LifeCase, served: Served, what: str, steps: list[Answer])
         moved = sum(1 for _, now in gone.values() if now is not None)
         numbers = f"{len(gone)} of {len(case.floor)}, {moved} replaced"
         case.differs(f"{what}: below the floor", f"{numbers}: {list(gone.items())[:6]} {_told(steps)}")
-    dead = dead_records(case) & set(served.values()) - set(case.served_without.values())
-    dead -= set(case.floor.values())
-    if dead:
-        rows = [name for name, at in served.items() if at in dead]
-        case.differs(f"{what}: came back unasked", f"{len(dead)}: {rows[:6]} {_told(steps)}")
+    dead, before = dead_records(case), set(case.served_without.values()) | set(case.floor.values())
+    rows = [name for name, at in served.items() if dead.get(at) == name[0] and at not in before]
+    if rows:
+        case.differs(f"{what}: came back unasked", f"{len(rows)}: {rows[:6]} {_told(steps)}")
     return not gone
 
 

@@ -36,6 +36,7 @@ class Life:
         deleted: of each topic that was deleted, where the log ended then: its records before are a deleted topic's.
         ends: queue offset that comes next, by topic and queue.
         rough: what happened that leaves more than a clean stop or a kill does.
+        is_cut: whether a start ended the log earlier; what newer versions read after that end is old.
         runs: messages of each run, which is not counted, and how it ended.
         versions: that ran, in order.
     """
@@ -51,6 +52,7 @@ class Life:
     deleted: dict[str, int] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     log_end: int = 0
+    is_cut: bool = False
     clock_ms: int = 0
     rough: list[str] = field(default_factory=list)
     runs: list[tuple[int, str]] = field(default_factory=list)
@@ -145,6 +147,8 @@ def _running(life: Life) -> OpenStore:
     log_end = store.opened["afterLoad"]["offsets"]["max"]
     if log_end < life.log_end:
         life.rough.append(f"{life.version} cut the log from {life.log_end} to {log_end}")
+        life.is_cut = True
+        life.deleted = {topic: min(at, log_end) for topic, at in life.deleted.items()}
     life.log_end = log_end
     life.broker.write_topics(life.path, is_five=life.is_five)
     return store
