@@ -35,8 +35,6 @@ from rmqtool.verify.survey.result import SplitResult
 
 CLOCK_MARGIN_MS: Final = 1000
 """A checkpoint may be written by another clock's tick than the record."""
-RUN_MS: Final = 3_600_000
-"""Messages over a longer time were not stored in one run of less than a minute, after which times may be zero."""
 _QUEUE_ROOTS: Final = ("consumequeue", "batchconsumequeue")
 _BELOW_QUEUE: Final = 3
 """Names below the root of the queues in the path of a queue's file: topic, queue id, file."""
@@ -200,9 +198,7 @@ def _zero_times(context: VerifyContext, path: str, values: Mapping[str, int], lo
     if not names:
         return
     is_clean, because = not context.store.has_abort, None
-    if log.newest_ms - log.first_timestamp_ms > RUN_MS:
-        because = "though the messages span more than an hour and a broker writes it every minute"
-    elif is_clean and not any(values.values()) and sum(not file.is_zero for file in context.index) > 1:
+    if is_clean and not any(values.values()) and sum(not file.is_zero for file in context.index) > 1:
         because = "though a full index file has set at least one of the times"
     elif is_clean and _QUEUE_TIME in names and not context.rules.checkpoint_after_queue_flush:
         names, because = [_QUEUE_TIME], "though a clean stop writes the time of the last message in a queue"
