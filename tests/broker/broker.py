@@ -269,10 +269,14 @@ class OpenStore:
         self._judge.program.ask("halt")
         self._judge.program.wait_end()
 
-    def kill(self) -> None:
-        """Kill the broker's process with SIGKILL, also while another thread asks it something."""
-        self.over = True
+    def crash(self) -> None:
+        """Send SIGKILL to the broker's process while another thread asks it something; `kill` then ends it."""
         self._judge.program.crash()
+
+    def kill(self) -> None:
+        """End the broker's process with SIGKILL; the judge starts a new one when needed."""
+        self.over = True
+        self._judge.program.kill()
 
     def __enter__(self) -> Self:
         return self

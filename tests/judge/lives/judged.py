@@ -118,7 +118,8 @@ def _judge_refused(life: Life, folder: Path) -> LifeCase:
 def _conf(life: Life) -> str:
     """The broker's settings; 4.4.0 has another spelling for the sizes of files."""
     rows = {name: str(value) for name, value in life.config.items()}
-    rows |= {name.replace("mapped", "maped"): value for name, value in rows.items() if life.asked == "4.4.0"}
+    if life.asked == "4.4.0":
+        rows |= {name.replace("mapped", "maped"): value for name, value in rows.items()}
     return "".join(f"{name}={value}\n" for name, value in rows.items())
 
 

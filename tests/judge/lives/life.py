@@ -150,6 +150,8 @@ def _running(life: Life) -> OpenStore:
         life.is_cut = True
         life.deleted = {topic: min(at, log_end) for topic, at in life.deleted.items()}
     life.log_end = log_end
+    if BATCHED in life.broker.topics and not life.is_five:
+        life.rough.append(f"batch topics under {life.version}")
     life.broker.write_topics(life.path, is_five=life.is_five)
     return store
 
@@ -206,11 +208,12 @@ def _write(life: Life, act: Act, draw: random.Random) -> None:
 
 def _put_until_killed(life: Life, store: OpenStore, act: Act, draw: random.Random) -> None:
     """The broker's process is killed at some moment; its files stay as they are then."""
-    killing = threading.Timer(draw.random() * LAST_KILL_S, store.kill)
+    killing = threading.Timer(draw.random() * LAST_KILL_S, store.crash)
     killing.start()
     with suppress(JudgeError):
         _put(life, store, act, draw)
     killing.join()
+    store.kill()
     life._open = None
     life.runs.append((0, KILLED))
 
