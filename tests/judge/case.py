@@ -88,10 +88,9 @@ class Case:
         """The messages that the log has for consumers: place and physical offset. Two may have one place."""
         return list(self.truth.served.items())
 
-    @property
-    def longest_topic(self) -> int:
-        """How long the name of a topic may be for the asked version."""
-        return 255 if numbers_of(self.version) >= SINCE["long"] else 127
+    def takes(self, topic: str) -> bool:
+        """Whether clients can send to a topic: by the length of its name, for the asked version."""
+        return len(topic) <= 127 or numbers_of(self.version) >= SINCE["long"]
 
     @property
     def named_queues(self) -> list[tuple[str, int]]:

@@ -253,7 +253,7 @@ def check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
         if queue["topic"] != inner
         and "%LMQ%" not in queue["topic"]
         and SENDABLE.fullmatch(queue["topic"])
-        and len(queue["topic"]) <= case.longest_topic
+        and case.takes(queue["topic"])
     ]
     puts = [sender.plain(*queue) for queue in queues for _ in range(NEW_A_QUEUE)] or [sender.plain("T", 0)]
     answers = store.put(*puts)

@@ -1,5 +1,6 @@
 """Check C: verify names every fault, and has nothing to say about a store without one."""
 
+import re
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ NAMES_UNITS = ("commitlog.stale-tail", "commitlog.missing-end-blank")
 UNREAD = ("consumequeue.extension missing", "consumequeue.extension zeroed")
 """What changes nothing in a file of an extension to which no unit leads."""
 SEEN = ("error", "warning")
+LAST_KEY = re.compile(r"physical offset (\d+)(?!.*physical offset)")
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000
 
@@ -115,7 +117,8 @@ def is_dropped(row: dict[str, Any], begin: int, log_file_size: int, records: lis
     """
     firsts = {min(of_file) for _, of_file in groupby(sorted(records), lambda record: record // log_file_size)}
     is_later = begin in firsts and begin >= log_file_size
-    return row["id"] == "index.missing-key" and is_later and int(row["message"].rpartition(" ")[2]) < begin
+    last = LAST_KEY.search(row["message"])
+    return row["id"] == "index.missing-key" and is_later and last is not None and int(last[1]) < begin
 
 
 def begin_of_index(index: Path) -> int:

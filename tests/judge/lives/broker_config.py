@@ -36,6 +36,7 @@ class BrokerConfig:
         self.attributes: dict[str, dict[str, str]] = {}
         self.offsets: dict[str, dict[int, int]] = {}
         self._counter = 0
+        self._has_group = False
 
     def create(self, topic: str, **attributes: str) -> None:
         self.topics.append(topic)
@@ -53,6 +54,8 @@ class BrokerConfig:
 
     def write_topics(self, path: Path, *, is_five: bool) -> None:
         self._counter += 1
+        if not is_five:  # it reads no attributes, and so writes none
+            self.attributes = {}
         table = {
             name: {
                 **({"attributes": self.attributes.get(name, {})} if is_five else {}),
@@ -74,6 +77,18 @@ class BrokerConfig:
         """At its end a 5.x writes topics.json once more: what was before is in no file then."""
         file = path / "config" / "topics.json"
         file.with_name(f"{file.name}.bak").write_bytes(file.read_bytes())
+
+    def write_groups(self, path: Path) -> None:
+        """The groups of consumers: a broker's own, and ours once it has consumed."""
+        self._has_group |= bool(self.offsets)
+        names = ["SELF_TEST_C_GROUP", *([GROUP] if self._has_group else [])]
+        group = {"consumeEnable": True, "retryMaxTimes": 16, "retryQueueNums": 1, "brokerId": 0}
+        version = {"counter": 1, "timestamp": 1_795_000_000_000}
+        content = {
+            "dataVersion": version,
+            "subscriptionGroupTable": {name: {"groupName": name, **group} for name in names},
+        }
+        self._write(path / "config" / "subscriptionGroup.json", content)
 
     def write_offsets(self, path: Path) -> None:
         table = {name: {str(queue): at for queue, at in queues.items()} for name, queues in self.offsets.items()}

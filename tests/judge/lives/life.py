@@ -71,13 +71,18 @@ class Life:
     def topic_settings(self) -> dict[str, Any]:
         attributes = self.broker.attributes
         return {
-            topic: {"readQueueNums": QUEUES, "writeQueueNums": QUEUES, "attributes": attributes[topic]}
+            topic: {"readQueueNums": QUEUES, "writeQueueNums": QUEUES, "attributes": attributes.get(topic, {})}
             for topic in self.broker.topics
         }
 
     def has_route(self, topic: str) -> bool:
         """Whether clients find the topic's queues: unless it was deleted, and not made again."""
         return topic not in self.deleted or topic in self.broker.topics
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Kinds of messages: batches of a topic that still has its attribute, the others as planned."""
+        return self.plan.features if self.broker.attributes.get(BATCHED) else self.plan.features - {"inner"}
 
     def place(self, name: str) -> Path:
         """A folder that nothing has used."""
@@ -88,9 +93,7 @@ class Life:
         """The store that came out, as faults and checks know one."""
         on = ROCKSDB if self.config.get("storeType") == STORE_TYPE["storeType"] else FILE
         topics = tuple(self.broker.topics)
-        plan = Plan(
-            self.plan.name, self.version, self.plan.features, self.config, topics, QUEUES, tuple(self.runs), on, on
-        )
+        plan = Plan(self.plan.name, self.asked, self.features, self.config, topics, QUEUES, tuple(self.runs), on, on)
         return Base(plan, self.path, self.copies[0] if self.copies else None)
 
 
@@ -112,6 +115,8 @@ def live(plan: LifePlan, judge_of: JudgeOf, folder: Path) -> Life:
             return life
         if act.end is not None and life._open is not None:
             stop(life, act.end)
+    if BATCHED in life.broker.topics and numbers_of(life.asked) < FIVE:
+        life.rough.append(f"batch topics under {life.asked}")
     if life.config != life._before:  # a person tries new settings before they count on them
         with suppress(EndOfLifeError):
             _running(life)
@@ -153,6 +158,8 @@ def _running(life: Life) -> OpenStore:
     if BATCHED in life.broker.topics and not life.is_five:
         life.rough.append(f"batch topics under {life.version}")
     life.broker.write_topics(life.path, is_five=life.is_five)
+    life.broker.write_groups(life.path)
+    life.broker.write_offsets(life.path)
     return store
 
 
@@ -219,7 +226,7 @@ def _put_until_killed(life: Life, store: OpenStore, act: Act, draw: random.Rando
 
 
 def _put(life: Life, store: OpenStore, act: Act, draw: random.Random, *, dispatched: bool = True) -> None:
-    features = {name for name in life.plan.features if SINCE.get(name, FIRST) <= numbers_of(life.version)}
+    features = {name for name in life.features if SINCE.get(name, FIRST) <= numbers_of(life.version)}
     sender = Sender(draw, frozenset(features), tuple(act.values["topics"]), QUEUES)
     messages = sender.messages(act.values["count"])
     for at in range(0, len(messages), PUT_TOGETHER):
@@ -296,6 +303,7 @@ def _progress(life: Life, act: Act, draw: random.Random) -> None:
     queues = {queue: int(end * act.values["share"]) for (name, queue), end in life.ends.items() if name == topic}
     if queues:
         life.broker.offsets[f"{topic}@{GROUP}"] = dict(sorted(queues.items()))
+        life.broker.write_groups(life.path)
         life.broker.write_offsets(life.path)
 
 
