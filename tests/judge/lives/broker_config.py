@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 QUEUES = 4
-GROUP = "shop"
+GROUP, RETRY = "shop", "%RETRY%"
 SYSTEM = (
     "BenchmarkTest",
     "DefaultCluster",
@@ -36,17 +36,19 @@ class BrokerConfig:
         self.attributes: dict[str, dict[str, str]] = {}
         self.offsets: dict[str, dict[int, int]] = {}
         self._counter = 0
-        self._has_group = False
+        self._groups: set[str] = set()
 
     def create(self, topic: str, **attributes: str) -> None:
         self.topics.append(topic)
+        if topic.startswith(RETRY):  # only a group that consumes has one
+            self.offsets.setdefault(f"{topic}@{topic.removeprefix(RETRY)}", {0: 0})
         self.attributes[topic] = {name.replace("_", "."): value for name, value in attributes.items()}
 
     def delete(self, topic: str, *, with_offsets: bool) -> None:
         """Delete a topic; since 5.0 what its consumers noted goes with it."""
         self.topics.remove(topic)
         if with_offsets:
-            self.offsets.pop(f"{topic}@{GROUP}", None)
+            self.offsets = {name: at for name, at in self.offsets.items() if name.partition("@")[0] != topic}
 
     def kept(self, *, is_five: bool) -> list[str]:
         """All names that topics.json has."""
@@ -79,9 +81,9 @@ class BrokerConfig:
         file.with_name(f"{file.name}.bak").write_bytes(file.read_bytes())
 
     def write_groups(self, path: Path) -> None:
-        """The groups of consumers: a broker's own, and ours once it has consumed."""
-        self._has_group |= bool(self.offsets)
-        names = ["SELF_TEST_C_GROUP", *([GROUP] if self._has_group else [])]
+        """The groups of consumers: a broker's own, and those that have consumed."""
+        self._groups |= {name.partition("@")[2] for name in self.offsets}
+        names = ["SELF_TEST_C_GROUP", *sorted(self._groups)]
         group = {"consumeEnable": True, "retryMaxTimes": 16, "retryQueueNums": 1, "brokerId": 0}
         version = {"counter": 1, "timestamp": 1_795_000_000_000}
         content = {

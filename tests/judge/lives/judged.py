@@ -159,7 +159,7 @@ def _judge(case: LifeCase) -> None:
 
 
 def _is_brought_back(case: LifeCase) -> bool:
-    """Whether a broker's own start put records of a deleted topic into queues again, as 5.5.0 does after clean stops."""
+    """Whether a broker's start put records of a deleted topic into queues again, as 5.5.0 does after any stop."""
     dead = dead_records(case)
     return any(dead.get(at) == name[0] for name, at in case.truth.served.items())
 
@@ -303,7 +303,7 @@ def check_served(case: LifeCase, served: Served, what: str, steps: list[Answer])
         moved = sum(1 for _, now in gone.values() if now is not None)
         numbers = f"{len(gone)} of {len(case.floor)}, {moved} replaced"
         case.differs(f"{what}: below the floor", f"{numbers}: {list(gone.items())[:6]} {_told(steps)}")
-    dead, before = dead_records(case), set(case.served_without.values()) | set(case.floor.values())
+    dead, before = dead_records(case), {*case.served_without.values(), *case.truth.served.values()}
     rows = [name for name, at in served.items() if dead.get(at) == name[0] and at not in before]
     if rows:
         case.differs(f"{what}: came back unasked", f"{len(rows)}: {rows[:6]} {_told(steps)}")

@@ -246,6 +246,8 @@ def _created(life: Life, topic: str) -> None:
     if topic not in life.broker.topics:
         life.broker.create(topic)
         life.broker.write_topics(life.path, is_five=life.is_five)
+        life.broker.write_groups(life.path)
+        life.broker.write_offsets(life.path)
 
 
 def _create(life: Life, act: Act, draw: random.Random) -> None:

@@ -6,7 +6,7 @@ from itertools import count, islice
 import pytest
 
 from tests.broker.toolchain import require_tools
-from tests.judge.lives.plan import DELETES, DELETES_HALF, LifePlan, plan_of
+from tests.judge.lives.plan import CLEAN, DELETES, DELETES_HALF, LifePlan, plan_of
 from tests.judge.lives.run import run_life
 from tests.judge.worker import Worker
 
@@ -15,7 +15,6 @@ SEED = 40
 LIVES = 40
 VERSIONS = {"4.4.0", "4.9.7", "4.9.8", "5.1.4", "5.3.3", "5.5.1"}
 """Few, as each starts a process; a run of `python -m tests.judge --lives` has all."""
-NOT_YET = {DELETES, DELETES_HALF}
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +27,18 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 def chosen() -> Iterator[LifePlan]:
     plans = (plan_of(SEED, number) for number in count())
-    return (plan for plan in plans if versions_of(plan) <= VERSIONS and not NOT_YET & {act.name for act in plan.acts})
+    return (plan for plan in plans if versions_of(plan) <= VERSIONS and not is_open(plan))
 
 
 def versions_of(plan: LifePlan) -> set[str]:
     return {plan.version, plan.asked, *(act.values["to"] for act in plan.acts if "to" in act.values)}
+
+
+def is_open(plan: LifePlan) -> bool:
+    """Whether a life is of a kind about which brokers and rmqtool do not agree yet; docs/judge.md names them."""
+    acts = {act.name for act in plan.acts}
+    is_killed = any(act.end not in (None, CLEAN) for act in plan.acts)
+    return DELETES_HALF in acts or (DELETES in acts and (is_killed or "RocksDB" in str(plan)))
 
 
 def test_rmqtool_and_brokers_agree_about_lives(worker: Worker) -> None:
