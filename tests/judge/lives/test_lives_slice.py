@@ -6,7 +6,7 @@ from itertools import count, islice
 import pytest
 
 from tests.broker.toolchain import require_tools
-from tests.judge.lives.plan import CLEAN, DELETES, DELETES_HALF, LifePlan, plan_of
+from tests.judge.lives.plan import DELETES, DELETES_HALF, LifePlan, plan_of
 from tests.judge.lives.run import run_life
 from tests.judge.worker import Worker
 
@@ -36,9 +36,7 @@ def versions_of(plan: LifePlan) -> set[str]:
 
 def is_open(plan: LifePlan) -> bool:
     """Whether a life is of a kind about which brokers and rmqtool do not agree yet; docs/judge.md names them."""
-    acts = {act.name for act in plan.acts}
-    is_killed = any(act.end not in (None, CLEAN) for act in plan.acts)
-    return DELETES_HALF in acts or (DELETES in acts and (is_killed or "RocksDB" in str(plan)))
+    return bool({DELETES, DELETES_HALF} & {act.name for act in plan.acts})
 
 
 def test_rmqtool_and_brokers_agree_about_lives(worker: Worker) -> None:
