@@ -236,7 +236,7 @@ def test_index_entries_that_a_start_has_dropped_are_no_finding(store: GrowingSto
     if crash:
         store.restart(crash=True, meanwhile=watch.look)
     with max((store.root / "index").iterdir()).open("r+b") as file:
-        file.seek(40 + 4 * 100 + 20 * 60 + 4)
+        file.seek(40 + 4 * 100 + 20 * 66 + 4)
         file.write((end + 10_000).to_bytes(8, "big"))  # an entry less
     store.put(20)
     ids = watch.look(3)

@@ -95,8 +95,8 @@ class IndexMatch:
     def _are_of_older_rules(self, expected: ExpectedIndex, is_met: Array, wrong_offsets: Array) -> Array:
         """Which missing entries are tags of records that were indexed by a version that enters none.
 
-        Such a record has all its other entries, and none that is wrong or was cut off. One without other entries is
-        judged by the next ones before and after it.
+        Such a record has all its other entries, and none that is wrong or was cut off, and a neighbor is such a record
+        too. One without other entries is judged by the next ones before and after it.
         """
         is_tag = self._are_tags(expected)
         if not (is_tag & ~is_met).any():
@@ -110,6 +110,8 @@ class IndexMatch:
         is_older = lacks_tag & (other_count > 0) & (others_met == other_count)
         is_undecided = lacks_tag & (other_count == 0)
         decided = np.flatnonzero(is_older | (others_met < other_count) | (tag_met > 0))
+        between = is_older[decided][:-2] | is_older[decided][2:]
+        is_older[decided[1:-1][~between]] = False  # no version wrote a single record between those of a newer one
         if len(decided):
             undecided = np.flatnonzero(is_undecided)
             after = np.searchsorted(decided, undecided)
