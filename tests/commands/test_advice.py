@@ -77,6 +77,7 @@ DECISIONS: Final = {
     "epochs-ahead": "what the controller's other brokers have",
     "identity-cut": "what the controller knows",
     "dledger-entry-garbage": "not repaired",
+    "dledger-foreign-file": "whose file it is",
     "dledger-message-overwritten": "not repaired",
     "dledger-end-lost": "not repaired",
     "dledger-entry-renumbered": "not repaired",
@@ -146,10 +147,11 @@ def test_advice_about_queues_in_rocksdb_closes(tmp_path: Path, case: rocksdb_cas
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
-def test_a_tail_that_came_back_is_cut_with_the_command_that_salvage_names(golden_copy: Unpacked, version: str) -> None:
+def test_a_tail_that_only_its_times_show_is_not_cut(golden_copy: Unpacked, version: str) -> None:
+    # The clock may have been set back as well: its one queue continues without a gap.
     walk = follow(golden_copy(f"{version}-stale-tail"))
     assert walk.is_ok
-    assert "--cut-at" in walk.commands[-1]
+    assert not any("--cut-at" in command for command in walk.commands)
 
 
 def fresh(folder: Path) -> Path:

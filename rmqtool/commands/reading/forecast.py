@@ -330,7 +330,10 @@ def step_after(
 def _meets_damage(forecast: Forecast) -> bool:
     """Whether damage lies inside the log, where the start meets it or skips it."""
     stop = forecast.stops_at
-    cuts = stop is not None and stop.finding is not None and (forecast.lost.messages > 0 or not forecast.starts)
+    is_harmed = forecast.lost.messages > 0 or not forecast.starts
+    if stop is not None and stop.finding not in TAIL:
+        is_harmed |= any(queue.offsets_repeat for queue in forecast.queues)
+    cuts = stop is not None and stop.finding is not None and is_harmed
     return cuts or forecast.unnoticed_damage_count > 0 or forecast.messages_without_log > 0
 
 
