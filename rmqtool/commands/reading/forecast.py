@@ -43,6 +43,7 @@ from rmqtool.forecast.options import forecast_options
 from rmqtool.forecast.preflight import preflight
 from rmqtool.forecast.result import Forecast, side_harms
 from rmqtool.forecast.unsimulated import unsimulated_settings
+from rmqtool.repair.recover.log_steps import TAIL
 from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.scan.log_digest import LogDigest
