@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.rules.broker_rules import BrokerRules
@@ -43,13 +44,20 @@ QUEUE_ID_MAX: Final = 65_535
 QUEUES_READ, MESSAGES_READ = 16, 8
 """Of each topic, and of each of these queues: the newest messages, which show the type."""
 _NO_QUEUES: Final = "the store has no consume queues, which show the topics"
+_ADD_ONE: Final = "rebuild --topic with its name"
 _WHY: Final = "adds the topics that have queues and are missing in it"
 _PROPERTY_OF_TYPE: Final = ((REAL_TOPIC, "DELAY"), (TIMER_OUT_MS, "DELAY"), (SHARDING_KEY, "FIFO"))
 _NORMAL: Final = "NORMAL"
 
 
-def plan_topics(store: Store, rules: BrokerRules) -> PlannedRepair:
+def plan_topics(store: Store, rules: BrokerRules, restored: frozenset[str] | None = frozenset()) -> PlannedRepair:
     """Find the topics that are missing; a step where there are some.
+
+    A whole file lacks a topic because somebody deleted it, as far as anything shows: it is added for a person who wants
+    it, or where batch queues keep a broker from starting without it.
+
+    Args:
+        restored: topics that a person wants back; None: all of them.
 
     Raises:
         UnsupportedError: the topics are in RocksDB, or there are no queues, or they are in RocksDB and the library
@@ -65,11 +73,15 @@ def plan_topics(store: Store, rules: BrokerRules) -> PlannedRepair:
     value = config.value or {}
     table = value.get("topicConfigTable")
     table = table if isinstance(table, dict) else {}
-    known = topics(config)
+    known, whole = topics(config), whole_topics(config)
     compacted = {entry.path.split("/")[2] for entry in store.files.get(FileKind.COMPACTION_LOG, ())}
+    needed = {topic for topic, _ in store.batch_queues} if rules.batch_queues else set[str]()
     entries, notes = {}, []
     with open_reader(store, rules) as reader:
         for topic, queue_ids in _queues_by_topic(reader, known):
+            if whole is not None and restored is not None and topic not in {*needed, *restored}:
+                notes.append(f"topic {topic}: not added, for {config.read_path} is whole; {_ADD_ONE} adds it")
+                continue
             count = max(queue_ids) + 1
             attributes, note = _attributes(reader, topic, queue_ids, compacted) if rules.batch_queues else (None, "")
             entries[topic] = topic_entry(topic, count, attributes)
@@ -78,7 +90,7 @@ def plan_topics(store: Store, rules: BrokerRules) -> PlannedRepair:
         if not reader.queues():
             raise UnsupportedError(f"{_NO_QUEUES}: run rmqtool recover first, then rebuild the topics")
     if not entries:
-        return PlannedRepair(notes=(f"{config.read_path} has all topics that have queues",))
+        return PlannedRepair(notes=tuple(notes) or (f"{config.read_path} has all topics that have queues",))
     content = {
         **value,
         "dataVersion": next_version(value.get("dataVersion")),
@@ -94,7 +106,7 @@ def plan_topics(store: Store, rules: BrokerRules) -> PlannedRepair:
 def with_restored_topics(
     store: Store, rules: BrokerRules, planned: PlannedRepair, restored: frozenset[str] | None
 ) -> PlannedRepair:
-    """A plan with the entries of deleted topics whose queues it brings back.
+    """A plan with the entries of deleted topics that have queues, or whose queues it brings back.
 
     Args:
         restored: topics that a person wants back; None: all of them.
@@ -107,14 +119,12 @@ def with_restored_topics(
     if whole is None or (restored is not None and restored <= whole):
         return planned
     after = survey(Plan("rebuild", "", rules.version, planned.steps).view_over(store.view), store.settings)
-    queues = {name for name, _ in (*store.queues, *store.batch_queues)}
-    back = {name for name, _ in (*after.queues, *after.batch_queues)} - queues - whole
-    if not back:
+    if not any(restored is None or topic in restored for topic, _ in queue_names(after) if topic not in whole):
         return planned
     try:
-        entries = plan_topics(after, rules)
+        entries = plan_topics(after, rules, restored)
     except UnsupportedError as error:
-        return replace(planned, notes=(*planned.notes, f"not configured: {', '.join(sorted(back))}: {error}"))
+        return replace(planned, notes=(*planned.notes, f"not configured: {error}"))
     return replace(planned, steps=(*planned.steps, *entries.steps), notes=(*planned.notes, *entries.notes))
 
 

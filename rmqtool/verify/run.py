@@ -37,7 +37,7 @@ from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.dledger import OF_ENTRIES, for_dledger, why_no_log
 from rmqtool.verify.files.index_files import IndexFiles, read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
-from rmqtool.verify.files.lost_configs import lost_configs, never_entered
+from rmqtool.verify.files.lost_configs import lost_configs, topics_of_nobody
 from rmqtool.verify.files.pop import PopCheck
 from rmqtool.verify.files.reach import (
     entries_outside,
@@ -413,7 +413,7 @@ class _Verifier:
                 self._say(index_findings(context, whole, readable_checkpoint(self.store)))
         self._say(checkpoint_findings(context, self._account, whole))
         self._say(lost_configs(self.store, self.rules, configs))
-        self._say(never_entered(self.store, self.rules, configs))
+        self._say(topics_of_nobody(self.store, self.rules, configs))
         self._say(config_findings(context, configs, whole))
         if self._looks_beside and whole is not None:
             self._say(transaction_findings(self.store, self.rules, queue_ends(context.queues, whole)))

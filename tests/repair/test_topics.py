@@ -142,8 +142,7 @@ def test_a_broker_does_not_start_without_the_topics_of_batch_queues(golden_copy:
     lose(path)
     line = ("--broker-version", "5.5.0", "--format", "json")
     (path / "abort").unlink()
-    assumed = json.loads(rmqtool("forecast", path, *line).out)["forecasts"][0]["assumptions"]
-    assert any("a broker that does not know them does not start" in text for text in assumed)  # as the judge's stores
+    assert json.loads(rmqtool("forecast", path, *line).out)["verdict"] == "will-not-start"
     for broken in ("", '{"topicConfigTable":{'):
         (path / TOPICS).write_text(broken)
         assert json.loads(rmqtool("forecast", path, *line).out)["verdict"] == "will-not-start"

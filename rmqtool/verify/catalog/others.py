@@ -126,10 +126,11 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "config.queue-without-topic",
         "A queue belongs to a topic that is not in `topics.json` (or its backup where that is read), or in the "
-        "database that replaces it: the file lost the topic, or the topic was deleted and its queues were not.",
+        "database that replaces it. A note where a whole file lacks it: after a deletion, a start enters the messages "
+        "again of which the units are gone.",
         "keeps the queue; clients get no route to the topic, and no message of it, until it is created",
-        "recover adds the topic, with guesses, if the broker reads the backup: that may be older than the topic. Else "
-        "a person decides: rebuild --topics adds it; mqadmin deleteTopic finishes a deletion",
+        "recover adds the topic, with guesses, if the broker reads the backup: that may be older than the topic. Where "
+        "the file is whole, none is needed after a deletion; `rebuild --topic` with its name adds it",
         REBUILD_TOPICS,
     ),
     error(

@@ -35,6 +35,7 @@ from rmqtool.store.config.config_json import (
     consumer_offsets,
     group_names,
     topics,
+    whole_topics,
 )
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
@@ -66,14 +67,17 @@ def lost_configs(
     if names and are_topics_lost(store.files):
         text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
         yield finding("config.topics-missing", TOPICS, text)
-    elif known is not None and known.value is not None:
-        yield from _topics_without_entry(store, rules, known) if _is_of_broker(configs) else ()
+    elif known is not None and known.value is not None and _is_of_broker(configs) and whole_topics(known) is None:
+        yield from _topics_without_entry(store, rules, known)
 
 
-def never_entered(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
-    """The same topics where no broker wrote the configuration: a note, for then nothing was lost."""
+def topics_of_nobody(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
+    """The same topics where the configuration is whole or no broker wrote it: notes, for nothing shows a loss.
+
+    After a deletion a start enters the messages again of which the units are gone, and the topic has queues once more.
+    """
     known = configs.get(TOPICS)
-    if known is not None and known.value is not None and not _is_of_broker(configs):
+    if known is not None and known.value is not None and not (_is_of_broker(configs) and whole_topics(known) is None):
         for one in _topics_without_entry(store, rules, known):
             yield replace(one, severity=Severity.NOTE, repair=None)
 
@@ -115,14 +119,20 @@ def _unreadable(configs: Mapping[str, ConfigFile], told: Collection[str]) -> Ite
 def _topics_without_entry(store: Store, rules: BrokerRules, known: ConfigFile) -> Iterator[Finding]:
     place = known.read_path or TOPICS
     by_topic = _messages_by_topic(store, rules, topics_without_entry(store, known))
+    is_whole = whole_topics(known) is not None
     copy = read_config(store.view, f"{TOPICS}.bak")
     in_copy = topics(copy) if known.state is ConfigState.READ and copy.state is ConfigState.READ else {}
     for topic, count in by_topic.items():
+        if is_whole and not count:
+            continue
         text = f"{place} does not contain it, and clients get no route to its {counted(count, 'message')}"
         if known.is_backup:
             text += f"; {TOPICS} is {known.state.value}, so the topic may be newer than the backup"
-        elif topic in in_copy:
-            text += f"; {TOPICS}.bak contains it: its deletion may not have been finished"
+        elif is_whole:
+            add = "mqadmin updateTopic" if known.is_database else "rebuild --topic"
+            text += f"; it was deleted, or the file is older than it: then {add} adds it"
+        if topic in in_copy:
+            text += f"; {TOPICS}.bak contains it"
         repair = None if known.is_database else REBUILD_TOPICS
         name = f"consumequeue/{topic}"
         yield finding("config.queue-without-topic", name, text, topic=topic, count=max(1, count), repair=repair)

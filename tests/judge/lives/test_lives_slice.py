@@ -6,7 +6,7 @@ from itertools import count, islice
 import pytest
 
 from tests.broker.toolchain import require_tools
-from tests.judge.lives.plan import DELETES, DELETES_HALF, LifePlan, plan_of
+from tests.judge.lives.plan import LifePlan, plan_of
 from tests.judge.lives.run import run_life
 from tests.judge.worker import Worker
 
@@ -27,16 +27,11 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 def chosen() -> Iterator[LifePlan]:
     plans = (plan_of(SEED, number) for number in count())
-    return (plan for plan in plans if versions_of(plan) <= VERSIONS and not is_open(plan))
+    return (plan for plan in plans if versions_of(plan) <= VERSIONS)
 
 
 def versions_of(plan: LifePlan) -> set[str]:
     return {plan.version, plan.asked, *(act.values["to"] for act in plan.acts if "to" in act.values)}
-
-
-def is_open(plan: LifePlan) -> bool:
-    """Whether a life is of a kind about which brokers and rmqtool do not agree yet; docs/judge.md names them."""
-    return bool({DELETES, DELETES_HALF} & {act.name for act in plan.acts})
 
 
 def test_rmqtool_and_brokers_agree_about_lives(worker: Worker) -> None:

@@ -44,9 +44,7 @@ def without_topic(config: Path, topic: str) -> bytes:
 
 @pytest.mark.parametrize("name", broker_names())
 def test_what_a_broker_leaves_has_lost_nothing(golden: Unpacked, name: str) -> None:
-    lost = above_note(of_config(golden(name), name))
-    # A replica gets the topics of its master some seconds later.
-    assert lost == ({"config.queue-without-topic": 1} if name == "broker-4.9.7-slave" else {})
+    assert above_note(of_config(golden(name), name)) == {}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +118,7 @@ def test_a_file_that_keeps_a_broker_from_starting_is_one_for_recover(golden_copy
 
 @pytest.mark.parametrize(
     ("has_copy", "says"),
-    [(True, "may be newer than the backup"), (False, "clients get no route"), (None, "may not have been finished")],
+    [(True, "may be newer than the backup"), (False, "it was deleted, or"), (None, f"{TOPICS}.bak contains it")],
     ids=["file empty", "whole", "whole, copy has it"],
 )
 @pytest.mark.parametrize("name", STORES)
@@ -134,8 +132,9 @@ def test_a_topic_with_queues_and_no_entry_is_counted(
     written(config, TOPICS, *contents)
     (lost,) = (finding for finding in of_config(path, name) if finding.id == "config.queue-without-topic")
     count = len(consumed_messages(path, "reminders"))
-    assert (lost.topic, lost.count, lost.severity) == ("reminders", count, Severity.WARNING)
-    assert lost.repair == "rebuild --topics"
+    # Somebody may have deleted it where the file is whole: nothing that repairs brings it back unasked.
+    severity, repair = (Severity.WARNING, "rebuild --topics") if has_copy else (Severity.NOTE, None)
+    assert (lost.topic, lost.count, lost.severity, lost.repair) == ("reminders", count, severity, repair)
     assert says in lost.message
 
 
