@@ -186,10 +186,14 @@ class GapPreservingQueueWriter(QueueWriter):
         for low, high in self._gaps:
             is_free |= (places >= low) & (places < high)
         is_free &= ~is_same & (places * UNIT_SIZE >= (self._first_start or 0))
+        again = np.flatnonzero(is_free & (kept == offsets))
+        if again.size and int(again[0]) == 0 and self._cut_at(first, int(offsets[0])):
+            return 0  # the queue has it before records that lie earlier in the log: it began again there
         is_own = (kept == offsets) & ~is_same & (places * UNIT_SIZE >= (self._first_start or 0))
         is_other = (kept == built) & ~(is_same | is_free | is_own)
         differing = np.flatnonzero(~(is_same | is_free | is_other))
         stop = int(differing[0]) if differing.size else count
+        stop = min(stop, int(again[0])) if again.size and again[0] else stop
         entered = np.flatnonzero(is_free[:stop])
         for low, high in _runs(entered):
             part = slice(int(entered[low]), int(entered[high - 1]) + 1)
@@ -199,8 +203,8 @@ class GapPreservingQueueWriter(QueueWriter):
         self.ignored += int(is_other[:stop].sum())
         if stop:
             self._note(_part(here, 0, stop))
-        if stop == count:
-            return count
+        if stop == count or stop < (int(differing[0]) if differing.size else count):
+            return stop
         if run.physical_offsets.size - stop == 1 and not is_own[stop]:
             self._step_back = _part(run, stop, stop + 1), codes[stop:]
             return stop + 1

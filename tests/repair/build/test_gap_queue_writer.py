@@ -28,7 +28,13 @@ def sizes_of(offsets: Sequence[int]) -> list[int]:
 
 
 def built(
-    directory: Path, offsets: Sequence[int], kept: Sequence[int] = (), *, parts: Parts = (), removed_before: int = 0
+    directory: Path,
+    offsets: Sequence[int],
+    kept: Sequence[int] = (),
+    *,
+    parts: Parts = (),
+    removed_before: int = 0,
+    log_start: int = 0,
 ) -> tuple[list[int], GapPreservingQueueWriter]:
     """Numbers of the records in the queue's places, -1 for none; and the writer.
 
@@ -37,12 +43,13 @@ def built(
         kept: numbers of the records in the places of the queue that is there.
         parts: numbers of the records that are put together; all of them.
         removed_before: number of the first record that was not removed.
+        log_start: physical offset at which the log begins.
     """
     records, places = list[bytes](), list[int]()
     for offset in offsets:
-        places.append(sum(map(len, records)))
+        places.append(log_start + sum(map(len, records)))
         records.append(record(places[-1], queue_offset=offset))
-    files = {"commitlog/00000000000000000000": log_file(records, LOG_SIZE)}
+    files = {f"commitlog/{log_start:020d}": log_file(records, LOG_SIZE)}
     units = [(places[number], len(records[number]), 0) for number in kept]
     for start in range(0, len(units), FILE_UNITS):
         files[f"{QUEUE}/{start * UNIT_SIZE:020d}"] = queue_file(units[start : start + FILE_UNITS])
@@ -51,7 +58,7 @@ def built(
     directory.mkdir(exist_ok=True)
     with DirectorySink(directory) as sink:
         writer = GapPreservingQueueWriter(
-            sink, QUEUE, FILE_UNITS * UNIT_SIZE, rules, log=RecordOffsets([0]), kept=KeptUnits(store, rules),
+            sink, QUEUE, FILE_UNITS * UNIT_SIZE, rules, log=RecordOffsets([log_start]), kept=KeptUnits(store, rules),
             removed_before=places[removed_before] if removed_before else 0,
         )  # fmt: skip
         for part in parts or [range(len(offsets))]:
@@ -110,6 +117,19 @@ def test_the_record_that_the_queue_has_keeps_its_place(tmp_path: Path) -> None:
     assert newer == [0, 1, 3]
     first, _ = built(tmp_path / "first", [0, 1, 2, 2, 3], kept=[0, 1, 2, 4])
     assert first == [0, 1, 2, 4]
+
+
+def test_a_queue_that_began_again_before_the_oldest_record_of_the_log(tmp_path: Path) -> None:
+    # Older files have expired; a newer record has a place before those of what is left of a deleted topic.
+    again, writer = built(tmp_path / "again", [5, 6, 7, 8, 0, 1, 2], kept=[4, 5, 6], log_start=LOG_SIZE)
+    assert again == [4, 5, 6]
+    assert writer.superseded >= 4
+    older, _ = built(tmp_path / "older", [2, 3, 0, 1], kept=[2, 3, 0, 1], log_start=LOG_SIZE)
+    assert older == [2, 3, 0, 1]
+    later, _ = built(
+        tmp_path / "later", [3, 4, 0, 1, 2], kept=[2, 3, 4], parts=[[0], [1, 2], [3, 4]], log_start=LOG_SIZE
+    )
+    assert later == [2, 3, 4]
 
 
 def test_exchanged_queue_offsets_stay_exchanged(tmp_path: Path) -> None:

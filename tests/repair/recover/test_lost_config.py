@@ -43,9 +43,7 @@ def test_a_topic_that_is_newer_than_the_backup_is_added(golden_copy: Unpacked, n
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_a_topic_that_a_whole_file_lacks_comes_back_for_a_person_who_names_it(
-    golden_copy: Unpacked, name: str
-) -> None:
+def test_a_topic_that_a_whole_file_lacks_comes_back_for_a_person_who_names_it(golden_copy: Unpacked, name: str) -> None:
     path = golden_copy(name)
     older = json.loads((path / "config" / TOPICS).read_bytes())
     del older["topicConfigTable"]["reminders"]
