@@ -67,7 +67,7 @@ _TEXTS: Final = (
 """Settings of which no value is simulated."""
 _POSITIVE: Final = {
     "cleanResourceInterval": "a start fails once the store is recovered",
-    "commitLogRecoverMaxNum": "recovery begins behind the last file",
+    "commitLogRecoverMaxNum": "recovery begins after the last file",
     "flushDelayOffsetInterval": "a start fails once the store is recovered",
     "travelCqFileNumWhenGetMessage": "a pull finds no message",
 }

@@ -105,7 +105,7 @@ def _directories(store: Store, _log: Log, _files: OpenFiles) -> Iterator[Evidenc
     """Directories and files by which a version is known without a look inside."""
     if len({segment.path.rpartition("/")[0] for segment in store.commitlog}) > 1:
         yield Evidence(
-            "the commit log lies in several directories", lambda rules: rules.multiple_log_paths, is_certain=True
+            "the commit log is in several directories", lambda rules: rules.multiple_log_paths, is_certain=True
         )
     marks: tuple[tuple[FileKind, str, Fits], ...] = (
         (FileKind.BATCH_CONSUMEQUEUE, "there are batch consume queues", lambda rules: rules.batch_queues),
