@@ -105,6 +105,8 @@ def info_object(
         more = f" (and {counted(len(seen) - 1, 'more problem')})" if len(seen) > 1 else ""
         assessment = replace(assessment, inconsistent=f"{seen[0]}{more}")
     problems = [probed_lock.problem for probed_lock in (lock.lock, *lock.databases) if probed_lock.problem is not None]
+    if store.queue_database is not None and not store.are_queues_known:
+        problems.append(f"{store.queue_database.directory}: the queues in RocksDB: {store.queue_database.reason}")
     repair = _last_repair(place, store, problems)
     return {
         "store": str(place),

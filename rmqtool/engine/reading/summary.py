@@ -102,8 +102,6 @@ def summarize(store: Store, rules: BrokerRules, on_queue: Callable[[Queue], None
         on_queue: is given each queue that can be read, while its files are open.
     """
     problems = list(store.problems)
-    if store.queue_database is not None and not store.are_queues_known:
-        problems.append(f"{store.queue_database.directory}: the queues in RocksDB: {store.queue_database.reason}")
     tiered = (tiered_root(store.view) if FileKind.TIERED in store.files else None) or ""
     with OpenFiles(store.view) as files:
         log = Log(store, rules, files)
