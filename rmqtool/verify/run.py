@@ -369,10 +369,17 @@ class _Verifier:
 
     # What all splits together say
 
-    def _held_findings(self, removed: RemovedMessages, *, is_compared: bool) -> Iterator[Finding]:
-        """Findings about queues alone, but for what the log explains: then a build again changes nothing."""
+    def _held_findings(
+        self, removed: RemovedMessages, outside: Iterable[Finding], *, is_compared: bool
+    ) -> Iterator[Finding]:
+        """Findings about queues alone, but for what the log explains: then a build again changes nothing.
+
+        Args:
+            outside: findings about units that lead out of the log, whose records say nothing.
+        """
+        unknown = {queue_key(one.topic or "", one.queue_id or 0) for one in outside} | self._doubts.queues
         for one in self._held:
-            is_wrong = not is_compared or queue_key(one.topic or "", one.queue_id or 0) in self._doubts.queues
+            is_wrong = not is_compared or queue_key(one.topic or "", one.queue_id or 0) in unknown
             if one.id == ORDER:
                 text = f"{one.message}, as the records themselves say"
                 yield one if is_wrong else replace(one, severity=Severity.NOTE, message=text, repair=None)
@@ -391,13 +398,17 @@ class _Verifier:
             self._say(missing_findings(context, removed.lacking))
             if context.second is not None:
                 self._say(second_findings(context.second, log.merged, whole))
-        self._say(self._held_findings(removed, is_compared=whole is not None and context.crosses))
-        self._say(units_below(context))
+        below, ahead = list(units_below(context)), list[Finding]()
+        if whole is not None and context.live_end is None:
+            ahead = list(units_ahead(context, max(whole.scanned_end, whole.end)))
+        is_compared = whole is not None and context.crosses
+        self._say(self._held_findings(removed, [*below, *ahead], is_compared=is_compared))
+        self._say(below)
         if whole is not None:
             self._summary.log_begin, self._summary.log_end = whole.begin, whole.end
             if context.live_end is None:
                 end = max(whole.scanned_end, whole.end)
-                self._say(units_ahead(context, end))
+                self._say(ahead)
                 self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
                 self._say(epochs_ahead(self.store, whole.end))
                 self._say(log_end_findings(self.store.queue_database, whole.end))
