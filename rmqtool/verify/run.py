@@ -258,7 +258,7 @@ class _Verifier:
     def _check_queue_files(self, *, is_batch: bool) -> QueueMaps:
         look = QueueLook(self.store, self._account, self.options.digest, self.store.log_start, is_batch=is_batch)
         maps = QueueMaps()
-        held = {FILLER} if is_batch else {FILLER, ORDER}  # nothing compares batches with the log one by one
+        held = {FILLER} if is_batch else {FILLER, ORDER}  # a batch unit fits its record wherever it stands
         for seen in self._threads.map(look, look.queues):
             queue = seen.result
             self._say(one for one in seen.findings if one.id not in held)
