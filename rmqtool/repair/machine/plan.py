@@ -17,6 +17,7 @@ from typing import Any, Final
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
 from rmqtool.forecast.result import Floor
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
+from rmqtool.report.text import counted
 from rmqtool.store.file_kinds import FENCE_NAME
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.probe_lock import LOCK_NAME
@@ -130,10 +131,12 @@ class Plan:
         )
 
     def demand_harmless(self) -> None:
-        """Refuse a plan after which the chosen broker would no longer start.
+        """Refuse a plan after which the chosen broker would no longer start, or lose more than without it.
+
+        Where the messages themselves were compared, `floor` tells more than two counts.
 
         Raises:
-            RefusedError: it would not.
+            RefusedError: it would.
         """
         now, after = self.forecast_now, self.forecast_after.get(self.broker_version)
         if now is None or after is None or not now.starts:
@@ -142,6 +145,11 @@ class Plan:
             raise RefusedError(
                 f"a broker {self.broker_version} starts on this store now, but would not start after the repair "
                 f"({after.why_not}); nothing was changed"
+            )
+        if self.floor is None and after.lost > now.lost:
+            raise RefusedError(
+                f"a broker {self.broker_version} would lose {counted(after.lost, 'message')} after the repair, "
+                f"and {now.lost} without it; nothing was changed"
             )
 
     def view_over(self, base: StoreView) -> Overlay:

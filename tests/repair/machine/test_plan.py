@@ -32,6 +32,7 @@ FIELDS = [
     "loss",
     "kept_beyond_broker",
     "notes",
+    "floor",
     "forecast_now",
     "forecast_after",
     "abort_stays",
