@@ -57,7 +57,7 @@ def test_the_json_has_the_names_of_the_contract(places: StorePaths, tmp_path: Pa
     assert {step["action"] for step in said["steps"]} == {"write", "replace", "create", "remove"}
     assert said["loss"] == {"messages": 2, "bytes": 300, "by_topic": {"TopicA": 2}, "without_log": 0}
     assert said["kept_beyond_broker"] == {"messages": 5, "by_topic": {"TopicA": 3, "TopicB": 2}}
-    assert said["forecast_after"] == {"5.5.0": {"starts": True, "lost": 0}}
+    assert said["forecast_after"] == {"5.5.0": {"starts": True, "lost": 0, "messages_without_log": 0}}
     assert json.loads(json.dumps(said)) == said
 
 
