@@ -67,7 +67,7 @@ def lost_configs(
     if names and are_topics_lost(store.files):
         text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
         yield finding("config.topics-missing", TOPICS, text)
-    elif known is not None and known.value is not None and _is_of_broker(configs) and whole_topics(known) is None:
+    elif known is not None and known.value is not None and _shows_loss(known, configs):
         yield from _topics_without_entry(store, rules, known)
 
 
@@ -77,9 +77,14 @@ def topics_of_nobody(store: Store, rules: BrokerRules, configs: Mapping[str, Con
     After a deletion a start enters the messages again of which the units are gone, and the topic has queues once more.
     """
     known = configs.get(TOPICS)
-    if known is not None and known.value is not None and not (_is_of_broker(configs) and whole_topics(known) is None):
+    if known is not None and known.value is not None and not _shows_loss(known, configs):
         for one in _topics_without_entry(store, rules, known):
             yield replace(one, severity=Severity.NOTE, repair=None)
+
+
+def _shows_loss(known: ConfigFile, configs: Mapping[str, ConfigFile]) -> bool:
+    """Whether a topic without an entry was lost: a broker wrote the configuration, and what is left is not whole."""
+    return whole_topics(known) is None and _is_of_broker(configs)
 
 
 def _is_of_broker(configs: Mapping[str, ConfigFile]) -> bool:
