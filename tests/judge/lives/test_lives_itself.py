@@ -1,12 +1,10 @@
 """The judge of lives is no judge if it sees nothing: what it must notice, and that a life follows from its name."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.broker.toolchain import require_tools
 from tests.judge.bases import VERSIONS
 from tests.judge.lives import judged
 from tests.judge.lives.life import ACTS, live
@@ -15,14 +13,6 @@ from tests.judge.worker import Worker
 
 SIZES = {"mappedFileSizeCommitLog": 16384, "mappedFileSizeConsumeQueue": 400, "maxHashSlotNum": 100, "maxIndexNum": 400}
 PLANS = [plan_of(1, number) for number in range(400)]
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    require_tools()
-    worker = Worker(tmp_path_factory.mktemp("lives"), None)
-    yield worker
-    worker.close()
 
 
 def plan(*acts: Act) -> LifePlan:

@@ -5,7 +5,6 @@ from itertools import count, islice
 
 import pytest
 
-from tests.broker.toolchain import require_tools
 from tests.judge.lives.plan import LifePlan, plan_of
 from tests.judge.lives.run import run_life
 from tests.judge.worker import Worker
@@ -15,14 +14,6 @@ SEED = 40
 LIVES = 40
 VERSIONS = {"4.4.0", "4.9.7", "4.9.8", "5.1.4", "5.3.3", "5.5.1"}
 """Few, as each starts a process; a run of `python -m tests.judge --lives` has all."""
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    require_tools()
-    worker = Worker(tmp_path_factory.mktemp("lives"), None)
-    yield worker
-    worker.close()
 
 
 def chosen() -> Iterator[LifePlan]:
