@@ -192,8 +192,8 @@ class GapPreservingQueueWriter(QueueWriter):
         is_own = (kept == offsets) & ~is_same & (places * UNIT_SIZE >= (self._first_start or 0))
         is_other = (kept == built) & ~(is_same | is_free | is_own)
         differing = np.flatnonzero(~(is_same | is_free | is_other))
-        stop = int(differing[0]) if differing.size else count
-        stop = min(stop, int(again[0])) if again.size and again[0] else stop
+        end = int(differing[0]) if differing.size else count
+        stop = min(end, int(again[0])) if again.size and again[0] else end
         entered = np.flatnonzero(is_free[:stop])
         for low, high in _runs(entered):
             part = slice(int(entered[low]), int(entered[high - 1]) + 1)
@@ -203,7 +203,7 @@ class GapPreservingQueueWriter(QueueWriter):
         self.ignored += int(is_other[:stop].sum())
         if stop:
             self._note(_part(here, 0, stop))
-        if stop == count or stop < (int(differing[0]) if differing.size else count):
+        if stop == count or stop < end:
             return stop
         if run.physical_offsets.size - stop == 1 and not is_own[stop]:
             self._step_back = _part(run, stop, stop + 1), codes[stop:]
