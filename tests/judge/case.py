@@ -72,7 +72,11 @@ class Case:
     def __post_init__(self) -> None:
         self.intact = intact_records(self.base, self.truth, self.store)
         self.conf = self.folder / "broker.conf"
-        self.conf.write_text(self.base.plan.conf_text)
+        text = self.base.plan.conf_text
+        old = text.replace("mappedFileSizeCommitLog=", "mapedFileSizeCommitLog=")
+        old = old.replace("mappedFileSizeConsumeQueue=", "mapedFileSizeConsumeQueue=")
+        # Who starts a 4.4.0 gives the sizes by the names that it reads too.
+        self.conf.write_text(text + old if self.version == "4.4.0" else text)
 
     @property
     def made(self) -> set[str]:
