@@ -22,7 +22,7 @@ def test_a_part_that_is_run_again_replaces_its_row(tmp_path: Path, monkeypatch: 
     page = full_run.PAGE.read_text("utf-8")
     assert "In all 320 passed, 0 failures, 0 errors, 4 skipped; 3 minutes." in page
     assert page.index("`tests/scan`") < page.index("`tests/verify`")
-    assert "gone" not in page
+    assert "`tests/gone`" not in page
     lacking = page.partition("Not run yet: ")[2]
     assert "`tests/test_damage_matrix.py`" in lacking
     assert "`tests/verify`" not in lacking
