@@ -23,6 +23,7 @@ from rmqtool.engine.rules.topic_names import (
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.report.text import counted
 from rmqtool.store.config.config_json import (
+    CONSUMER_FILTERS,
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     GROUPS,
@@ -159,7 +160,9 @@ def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, Config
             groups |= {group for _, group in consumer_offsets(copy)}
         text = "contains no offset of a consumer group"
     elif config.state is not ConfigState.UNREADABLE and not config.is_backup_broken:
-        groups = {*configured, *_groups_with_retries(store, rules, configured)}
+        groups = _groups_with_retries(store, rules, configured)
+        if config.state is not ConfigState.ABSENT or CONSUMER_FILTERS in configs:
+            groups |= configured  # a broker that runs for less than ten seconds has written neither of the two files
         text = f"{config.state.value}, and so is its copy"
     else:
         return

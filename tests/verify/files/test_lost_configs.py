@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,17 @@ def test_lost_consumer_offsets_are_counted(
     (lost,) = (finding for finding in findings if finding.id in MISSING)
     assert "job-workers" in lost.message  # whose messages came again, whatever the file says
     assert f"up to {len(consumed_messages(path))} messages" in lost.message
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_broker_that_has_not_run_for_ten_seconds_has_written_no_offsets_yet(golden_copy: Unpacked, name: str) -> None:
+    config = golden_copy(name) / "config"
+    written(config, OFFSETS, None, None)
+    written(config, "consumerFilter.json", None, None)
+    assert above_note(of_config(config.parent, name)) == MISSING  # messages have come again, so there was progress
+    for path in (config.parent / "consumequeue").glob("%*"):
+        shutil.rmtree(path)
+    assert above_note(of_config(config.parent, name)) == {}
 
 
 def consumed_messages(path: Path, topic: str = "*") -> list[bytes]:
