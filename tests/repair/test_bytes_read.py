@@ -3,6 +3,8 @@
 `/proc/self/io` counts what a process reads from all files, whatever reads it and however busy the machine is. Each
 command runs over two stores that differ in the number of messages only. What the larger one costs more is compared with
 what it has more: the program itself, the ends of log and queues and all that is read of any store cancel out.
+
+A plan's floor reads each unit of the queues that it leaves once: of messages of 100 bytes these are 0.06 of the store.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def _read_so_far() -> int:
         (("verify",), True, 1.1),
         (("recover", "--full", "--dry-run"), True, 1.5),
         (("rebuild", "--dry-run"), False, 1.3),
-        (("rebuild", "--yes"), False, 1.35),
+        (("rebuild", "--yes"), False, 1.4),
         (("salvage", "--dry-run"), True, 2.0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
