@@ -30,10 +30,9 @@ from rmqtool.scan.walk import Batch, Walk
 from rmqtool.store.file_kinds import is_segment_name
 from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import MISSING_LOG_FILE
+from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, NOT_READABLE_BY_VERSION
 
 UNREADABLE: Final = "commitlog.unreadable-range"
-NOT_READABLE: Final = "commitlog.not-readable-by-version"
 FEW_ROWS: Final = 2000
 """Rows that the plain reader finds sooner than the compiled one is loaded."""
 Rows = Iterator[DumpRow | RowBlock]
@@ -205,7 +204,7 @@ class LogDump(RowSource):
         record = decode_record(SingleRecord(self.rules, partial(batch.read, row)), place)
         if record is None:
             self.bad_ranges += 1
-            return bad_row(row.physical_offset, row.size, NOT_READABLE)
+            return bad_row(row.physical_offset, row.size, NOT_READABLE_BY_VERSION)
         return message_row(
             record,
             self.ask.body,

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from threading import Lock
 
+from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.reading.log_end import FILES_FROM_END, log_tail
 from rmqtool.engine.reading.messages_without_log import messages_without_log
 from rmqtool.engine.rules.broker_rules import BrokerRules
@@ -260,6 +261,7 @@ def _losses(
         left,
         simulation.entered,
         simulation.whole_topics,
+        StoredUnits(simulation.store),
     )
     scan = ScanOptions(
         options.delays_ms,

@@ -5,7 +5,8 @@ minimum and maximum, points to it with room for it, and its bytes lie inside the
 
 A message of a deleted topic is not lost by a start: somebody removed it. That is so of all that is not served of a
 topic which the whole configuration does not have, and of what lies before the place in the log where a queue of the
-topic began again.
+topic began again. Where that is, the queues tell as they are before the start, for it may cut them; of a topic without
+a unit the order of its records does.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqtool.engine.dispatch.derived_writer import QUEUES
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.placed_messages import QUESTION, PlacedMessages
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes
+from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.rules.topic_names import is_deletable
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
@@ -119,12 +122,14 @@ class LossCounter:
         depends_on: Hashable = None,
         entered: Mapping[int, PlacedMessages] | None = None,
         whole_topics: frozenset[str] | None = None,
+        stored: StoredUnits | None = None,
     ) -> None:
         """`kept` are the log's files after the start, `log_end` where it ends; `clean` need not be counted again.
 
         Args:
             entered: what the start itself entered of each file, by where it begins.
             whole_topics: all topics that are configured; None where no whole configuration tells.
+            stored: the units before the start.
         """
         log_minimum = min((segment.start for segment in kept), default=0)
         self._served = {
@@ -135,8 +140,9 @@ class LossCounter:
         }
         self._index = index
         self._settings = settings
-        self._whole_topics = whole_topics
+        self._whole_topics, self._stored = whole_topics, stored
         self._unserved: dict[str, _Unserved] = {}
+        self._order = _Order()
         self._log_minimum = log_minimum
         self._kept = {segment.path for segment in kept}
         # Only where names overlap is another file read than the one whose name says that it holds an offset.
@@ -238,17 +244,15 @@ class LossCounter:
         self._count_chunk(segment, chunk)
 
     def _count_chunk(self, segment: Segment, chunk: EntryExtractor) -> None:
-        for entries in chunk.entries():
-            self._entries(entries, segment)
+        own = [entries.some(entries.own) for entries in chunk.entries() if entries.own.any()]
+        by_queue = [((decode_java_utf8(entries.topic), entries.queue_id), entries) for entries in own]
+        for topic in self._order.take(by_queue) & self._unserved.keys():
+            self._unserved[topic].begins_again(self._order.begins[topic])
+        for name, entries in by_queue:
+            self._entries(name, entries, segment)
         chunk.clear()
 
-    def _entries(self, entries: QueueEntries, segment: Segment) -> None:
-        if not entries.own.all():
-            entries = entries.some(entries.own)
-        if not entries.physical_offsets.size:
-            return
-        topic = decode_java_utf8(entries.topic)
-        name = (topic, entries.queue_id)
+    def _entries(self, name: QueueName, entries: QueueEntries, segment: Segment) -> None:
         highest = int((entries.queue_offsets + entries.batch_sizes - 1).max())
         self._highest[name] = max(self._highest.get(name, -1), highest)
         places = _places(entries, min(segment.end, self._log_end))
@@ -292,12 +296,23 @@ class LossCounter:
             return
         self._is_clean = False
         if name[0] not in self._unserved:
-            queues = [(queue_id, units) for (topic, queue_id), units in self._served.items() if topic == name[0]]
-            starts = ((queue_id, units.live_start(self._log_minimum)) for queue_id, units in queues)
-            self._unserved[name[0]] = _Unserved(
-                [LiveStart(name[0], number, *start) for number, start in starts if start]
-            )
+            self._unserved[name[0]] = self._unserved_of(name)
         self._unserved[name[0]].take(name[1], places)
+
+    def _unserved_of(self, name: QueueName) -> _Unserved:
+        topic, log_minimum = name[0], self._log_minimum
+        queue_ids = sorted({queue_id for other, queue_id in (*self._served, name) if other == topic})
+        stored = self._stored.live_start if self._stored is not None else lambda _directory, _minimum: None
+        starts = {queue_id: stored(f"{QUEUES}/{topic}/{queue_id}", log_minimum) for queue_id in queue_ids}
+        is_stored = any(starts.values())
+        if not is_stored:  # what the start has entered itself
+            served = ((queue_id, self._served.get((topic, queue_id))) for queue_id in queue_ids)
+            starts = {queue_id: units.live_start(log_minimum) for queue_id, units in served if units is not None}
+        live = [LiveStart(topic, queue_id, *start) for queue_id, start in starts.items() if start is not None]
+        unserved = _Unserved(live, is_stored=is_stored)
+        if topic in self._order.begins:
+            unserved.begins_again(self._order.begins[topic])
+        return unserved
 
     def _unindexed(self, rows: NDArray[np.void], path: str) -> None:
         if self._index is None or path not in self._kept:
@@ -317,6 +332,39 @@ class LossCounter:
             self.losses.damage.append(ServedDamage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
 
 
+class _Order:
+    """Tells where topics begin again by the order of their records alone.
+
+    A single record that steps back says nothing, for its header may be wrong: two have to follow each other.
+
+    Attributes:
+        begins: physical offset at which the last generation of a topic begins; only of those with more than one.
+    """
+
+    def __init__(self) -> None:
+        self.begins: dict[str, int] = {}
+        self._next: dict[QueueName, int] = {}
+        self._begun: defaultdict[str, set[int]] = defaultdict(set)
+        """Queues of the last generation that have begun again."""
+
+    def take(self, by_queue: Iterable[tuple[QueueName, QueueEntries]]) -> set[str]:
+        """Take the next records of all queues; the topics of which a generation begins with one of them."""
+        begins: list[tuple[int, QueueName]] = []
+        for name, entries in by_queue:
+            first, ends = entries.queue_offsets, entries.queue_offsets + entries.batch_sizes
+            before = np.append(self._next.get(name, 0), ends[:-1])
+            self._next[name] = int(ends[-1])
+            again = np.flatnonzero((first[:-1] < before[:-1]) & (first[1:] == ends[:-1]))
+            begins += [(place, name) for place in entries.physical_offsets[again].tolist()]
+        topics = set[str]()
+        for physical_offset, (topic, queue_id) in sorted(begins):
+            if topic not in self.begins or queue_id in self._begun[topic]:
+                self.begins[topic], self._begun[topic] = physical_offset, set()
+                topics.add(topic)
+            self._begun[topic].add(queue_id)
+        return topics
+
+
 class LiveStart(NamedTuple):
     """The first unit of a queue that leads into the log: its queue offset, and where its record lies."""
 
@@ -329,11 +377,14 @@ class LiveStart(NamedTuple):
 class _Unserved:
     """Messages of one topic that are not served, counted between the places where its queues start."""
 
-    def __init__(self, starts: Iterable[LiveStart]) -> None:
+    def __init__(self, starts: Iterable[LiveStart], *, is_stored: bool) -> None:
+        """`is_stored` tells that the units are there before the start: then they tell where queues began again."""
+        self._is_stored = is_stored
         self._starts = sorted(starts, key=lambda start: start.physical_offset)
         self._places = np.array([start.physical_offset for start in self._starts], np.int64)
         self._counts = np.zeros((len(self._starts) + 1, 2), np.int64)
         """Messages and bytes before each start, and after the last one."""
+        self._order_begin = 0
         self._again: set[LiveStart] = set()
         """Queues whose first place, or a later one, an older record had."""
 
@@ -348,10 +399,19 @@ class _Unserved:
             if is_before.any():
                 self._again.add(start)
 
+    def begins_again(self, physical_offset: int) -> None:
+        """A generation begins, as the order of the records shows it; none from there on has been taken yet."""
+        if self._is_stored:
+            return
+        self._order_begin = physical_offset
+        number = int(np.searchsorted(self._places, physical_offset))
+        self._places = np.insert(self._places, number, physical_offset)
+        self._counts = np.insert(self._counts, number + 1, 0, axis=0)
+
     def starts_again(self, says_its_place: Callable[[LiveStart], bool]) -> int:
         """Physical offset at which the first queue of the topic began again; 0 where none did."""
         again = (start.physical_offset for start in self._starts if start in self._again and says_its_place(start))
-        return next(again, 0)
+        return self._order_begin or next(again, 0)
 
     def divided(self, end: int) -> tuple[int, int, int]:
         """Messages before a physical offset; messages from there on, and their bytes."""

@@ -13,6 +13,7 @@ from typing import Final, Self
 import numpy as np
 
 from rmqtool.engine.dispatch.derived_writer import QUEUES
+from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
@@ -25,7 +26,6 @@ from rmqtool.forecast.result import Floor
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.memory import THREAD_BYTES, memory_budget
-from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step, WriteRange
@@ -133,14 +133,14 @@ class PlanForecasts:
 
     def _are_there(self, name: QueueName, places: ServedPlaces) -> Bools:
         """Which units a queue of files has now."""
-        kept, directory = KeptUnits(self._store, self._rules), f"{QUEUES}/{name[0]}/{name[1]}"
+        stored, directory = StoredUnits(self._store), f"{QUEUES}/{name[0]}/{name[1]}"
         if name not in self._store.queues:
             return np.full(places.sizes.size, name in self._store.batch_queues)
         there = np.zeros(places.sizes.size, np.bool_)
         bounds = [0, *(np.flatnonzero(np.diff(places.queue_offsets) != 1) + 1).tolist(), places.sizes.size]
         for begin, end in pairwise(bounds):
             if begin < end:
-                offsets = kept.physical_offsets(directory, int(places.queue_offsets[begin]), end - begin)
+                offsets = stored.physical_offsets(directory, int(places.queue_offsets[begin]), end - begin)
                 there[begin:end] = offsets == places.physical_offsets[begin:end]
         return there
 

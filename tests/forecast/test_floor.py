@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,30 @@ def test_queues_that_were_lost_after_a_topic_began_again_have_its_newest_message
     shutil.rmtree(path / "consumequeue")
     assert rmqtool("rebuild", path, "--yes", "--broker-version", life.asked, "--queue-file-size", 1000).code == 0
     assert served(path, life.asked) == life.served
+
+
+@pytest.mark.parametrize("has_queues", [True, False])
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_start_that_ends_the_log_loses_nothing_of_a_deleted_topic(
+    golden_copy: Unpacked, version: str, *, has_queues: bool
+) -> None:
+    """Where the topic began again, its units tell, which that start cuts, and else the order of its records."""
+    name = f"deleted-topic-used-again-{version}"
+    path, life = golden_copy(name), life_stores.life_store(name)
+    first = min(life.served.values())
+    log = min((path / "commitlog").iterdir())
+    with log.open("r+b") as file:
+        file.seek(first + 4)
+        file.write(b"\0" * 4)  # no magic code
+    (path / "checkpoint").unlink()
+    (path / "abort").touch()
+    if not has_queues:
+        shutil.rmtree(path / "consumequeue" / "orders")
+    options = ("--broker-version", version, "--queue-file-size", 1000)
+    (forecast,) = json.loads(rmqtool("forecast", path, *options, "--format", "json").out)["forecasts"]
+    lost = Counter(topic for (topic, _, _), at in life.served.items() if at > first)
+    assert 30 < lost["orders"] < 40  # not the deleted ones before
+    assert forecast["lost"]["by_topic"] == dict(sorted(lost.items()))
 
 
 def test_what_is_taken_moved_and_added_is_counted(golden_copy: Unpacked, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step, undecode
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import NOT_READABLE_BY_VERSION, Finding
+from rmqtool.verify.catalog.registry import BY_ID
 
 
 def plan_assessment(
@@ -66,6 +67,10 @@ def step_after_plan(
     """
     if (step := stray_file_step(damage, store) or blocked_step(assessment)) is not None:
         return step
+    if damage and all(finding.id == NOT_READABLE_BY_VERSION for finding in damage):
+        return NextStep(
+            None, f"{NOT_READABLE_BY_VERSION}: {BY_ID[NOT_READABLE_BY_VERSION].remedy}", needs_decision=True
+        )
     if damage:
         return NextStep(line("salvage"), "keep what lies after the damage:")
     if assessment.verdict is StoreVerdict.OK:

@@ -17,13 +17,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, UNIT, UNIT_SIZE
 from rmqtool.formats.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
@@ -32,41 +33,13 @@ KEPT_MAX: Final = 10_000
 """Units of one gap whose records are looked at."""
 
 
-class KeptUnits:
-    """Looks up what a store's queues have at some places."""
+class KeptUnits(StoredUnits):
+    """Looks up what a store's queues have at some places, and what of it is right."""
 
     def __init__(self, store: Store, rules: BrokerRules, log_end: int | None = None) -> None:
         """`log_end` is where the log is to end; None: where it ends now."""
-        self._store, self._rules, self._log_end = store, rules, log_end
-        self._queues = {queue.directory: queue for queue in store.queues.values()}
-        database = store.queue_database
-        self._database = database if database is not None and database.failure is None else None
-
-    def physical_offsets(self, directory: str, place: int, count: int) -> NDArray[np.int64]:
-        """Where the units of a queue lead to; -1 where there is none that a broker takes for one, or it is filler.
-
-        Args:
-            directory: of the queue as files have it, also where it is in a database.
-        """
-        offsets = np.full(count, -1, np.int64)
-        if self._database is not None:
-            _, topic, queue_id = directory.split("/")
-            rows = self._database.between((topic, int(queue_id)), place, place + count)
-            offsets[rows["queue_offset"].astype(np.int64) - place] = rows["physical_offset"]
-            return offsets
-        queue = self._queues.get(directory)
-        for segment in queue.segments if queue is not None else ():
-            low, high = max(place * UNIT_SIZE, segment.start), min((place + count) * UNIT_SIZE, segment.end)
-            if low >= high or low % UNIT_SIZE:
-                continue
-            with suppress(UnreadableError), closing(self._store.view.open(segment.path)) as source:
-                raw = read_range(source, low - segment.start, high - low)
-                units = np.frombuffer(raw[: len(raw) // UNIT_SIZE * UNIT_SIZE], UNIT.dtype)
-                is_unit = (units["physical_offset"] >= 0) & (units["record_size"] > 0)
-                is_unit &= units != np.array(FILLER_UNIT, UNIT.dtype)
-                at = low // UNIT_SIZE - place
-                offsets[at : at + len(units)] = np.where(is_unit, units["physical_offset"], -1)
-        return offsets
+        super().__init__(store)
+        self._rules, self._log_end = rules, log_end
 
     def of_batch_queue(self, directory: str) -> NDArray[np.int64]:
         """Where the units of a batch queue lead to."""

@@ -103,6 +103,8 @@ def plan_verdict(plan: JsonObject) -> tuple[str, str]:
     """Style and sentence: how many changes there are, or why there is none."""
     if plan["damage"] and all(finding["id"] == "commitlog.missing-file" for finding in plan["damage"]):
         return "bad", "The commit log has no files, so nothing can be rebuilt. Nothing is changed."
+    if plan["damage"] and all(finding["id"] == "commitlog.not-readable-by-version" for finding in plan["damage"]):
+        return "bad", f"Nothing is changed: the commit log has records that a {plan['broker_version']} does not read."
     if plan["damage"] and plan["needs_decision"]:
         return "bad", "Nothing is changed: a person must decide about a file in commitlog/."
     if plan["damage"]:

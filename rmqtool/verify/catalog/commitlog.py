@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqtool.verify.catalog.finding import ALL, MISSING_LOG_FILE, RECOVER, SALVAGE, FindingType, error, note, warning
+from rmqtool.verify.catalog.finding import (
+    ALL,
+    MISSING_LOG_FILE,
+    NOT_READABLE_BY_VERSION,
+    RECOVER,
+    SALVAGE,
+    FindingType,
+    error,
+    note,
+    warning,
+)
 
 _ENDS_HERE: Final = (
     (
@@ -146,7 +156,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "no evidence shows which record is wrong; compare with a replica",
     ),
     error(
-        "commitlog.not-readable-by-version",
+        NOT_READABLE_BY_VERSION,
         "A record of a version that the chosen broker does not know (magic V2).",
         (("up to 5.0.0", "the first such record ends the commit log"), ("5.1.0 and later", "read")),
         "start this store only with a broker 5.1.0 or later",

@@ -157,7 +157,9 @@ def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, Config
         groups = set[str]() if known else _groups_with_retries(store, rules, configured)
         copy = read_config(store.view, f"{CONSUMER_OFFSETS}.bak")
         if not known and not config.is_backup and copy.state is ConfigState.READ:
-            groups |= {group for _, group in consumer_offsets(copy)}
+            # With a topic that is deleted, brokers since 5.0 delete its offsets.
+            whole = whole_topics(configs[TOPICS]) if TOPICS in configs else None
+            groups |= {group for topic, group in consumer_offsets(copy) if whole is None or topic in whole}
         text = "contains no offset of a consumer group"
     elif config.state is not ConfigState.UNREADABLE and not config.is_backup_broken:
         groups = _groups_with_retries(store, rules, configured)

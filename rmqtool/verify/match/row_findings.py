@@ -20,7 +20,7 @@ from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Walk
 from rmqtool.store.source import ByteSource, read_range
-from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import NOT_READABLE_BY_VERSION, Finding, Severity
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.flipped_bit import FlippedBit, flipped_bits
 from rmqtool.verify.match.log_chunk import RowsLookup
@@ -63,7 +63,7 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
         v2 = lookup.messages[rows["magic"][lookup.messages] == commitlog.MAGIC_V2]
         if len(v2):
             text = f"{len(v2)} records of version 2, the first one ends the commit log for {context.rules.version}"
-            findings.append(_at(context, "commitlog.not-readable-by-version", rows[v2[0]], text, count=len(v2)))
+            findings.append(_at(context, NOT_READABLE_BY_VERSION, rows[v2[0]], text, count=len(v2)))
     prepared = rows["prepared_transaction_offset"][lookup.messages]
     tombstones = prepared == TOMBSTONE
     for number in lookup.messages[tombstones].tolist():

@@ -6,6 +6,7 @@ from typing import Any
 
 QUEUES = 4
 GROUP, RETRY = "shop", "%RETRY%"
+OWN_GROUP = "SELF_TEST_C_GROUP"
 SYSTEM = (
     "BenchmarkTest",
     "DefaultCluster",
@@ -50,6 +51,18 @@ class BrokerConfig:
         if with_offsets:
             self.offsets = {name: at for name, at in self.offsets.items() if name.partition("@")[0] != topic}
 
+    def load(self, path: Path) -> None:
+        """What a broker knows that starts on older files."""
+        folder = path / "config"
+        table = json.loads((folder / "topics.json").read_text())["topicConfigTable"]
+        known = {name: entry for name, entry in table.items() if name not in (*SYSTEM, *SINCE_5)}
+        self.topics = list(known)
+        self.attributes = {name: entry.get("attributes", {}) for name, entry in known.items()}
+        offsets = json.loads((folder / "consumerOffset.json").read_text())["offsetTable"]
+        self.offsets = {name: {int(queue): at for queue, at in queues.items()} for name, queues in offsets.items()}
+        groups = json.loads((folder / "subscriptionGroup.json").read_text())["subscriptionGroupTable"]
+        self._groups = groups.keys() - {OWN_GROUP}
+
     def kept(self, *, is_five: bool) -> list[str]:
         """All names that topics.json has."""
         return [*self.topics, *SYSTEM, *(SINCE_5 if is_five else ())]
@@ -83,7 +96,7 @@ class BrokerConfig:
     def write_groups(self, path: Path) -> None:
         """The groups of consumers: a broker's own, and those that have consumed."""
         self._groups |= {name.partition("@")[2] for name in self.offsets}
-        names = ["SELF_TEST_C_GROUP", *sorted(self._groups)]
+        names = [OWN_GROUP, *sorted(self._groups)]
         group = {"consumeEnable": True, "retryMaxTimes": 16, "retryQueueNums": 1, "brokerId": 0}
         version = {"counter": 1, "timestamp": 1_795_000_000_000}
         content = {

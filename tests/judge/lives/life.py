@@ -34,6 +34,7 @@ class Life:
     Attributes:
         path: where the store is now.
         deleted: of each topic that was deleted, where the log ended then: its records before are a deleted topic's.
+        unrouted: topics that an older configuration, which a person put back, did not have yet.
         ends: queue offset that comes next, by topic and queue.
         rough: what happened that leaves more than a clean stop or a kill does.
         is_cut: whether a start ended the log earlier; what newer versions read after that end is old.
@@ -50,6 +51,7 @@ class Life:
     asked: str
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     deleted: dict[str, int] = field(default_factory=dict)
+    unrouted: set[str] = field(default_factory=set)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     log_end: int = 0
     is_cut: bool = False
@@ -77,7 +79,7 @@ class Life:
 
     def has_route(self, topic: str) -> bool:
         """Whether clients find the topic's queues: unless it was deleted, and not made again."""
-        return topic not in self.deleted or topic in self.broker.topics
+        return topic in self.broker.topics or topic not in {*self.deleted, *self.unrouted}
 
     @property
     def features(self) -> frozenset[str]:
@@ -400,6 +402,12 @@ def _restore(life: Life, act: Act, draw: random.Random) -> None:
         copy_store(source, target)
     else:
         shutil.copy2(source, target)
+    if what == "config":
+        before = life.broker.topics
+        life.broker.load(life.path)
+        life.unrouted |= {*before} - {*life.broker.topics}
+        # What is configured counts as there: nothing shows any more that somebody removed it.
+        life.deleted = {topic: at for topic, at in life.deleted.items() if topic not in life.broker.topics}
 
 
 ACTS: dict[str, Callable[[Life, Act, random.Random], None]] = {

@@ -93,6 +93,17 @@ def test_offsets_of_the_copy_show_that_an_empty_table_is_wrong(golden_copy: Unpa
     assert "account-keepers, job-workers" in lost.message
 
 
+def test_offsets_of_a_deleted_topic_are_not_lost(golden_copy: Unpacked) -> None:
+    config = golden_copy(STORES[1]) / "config"
+    of_one = {"offsetTable": {"payments@auditors": {"0": 3}}}
+    for path in (config.parent / "consumequeue").glob("%*"):
+        shutil.rmtree(path)
+    written(config, OFFSETS, EMPTY_TABLE, json.dumps(of_one).encode())
+    assert above_note(of_config(config.parent, STORES[1])) == MISSING
+    (config / TOPICS).write_bytes(without_topic(config, "payments"))
+    assert above_note(of_config(config.parent, STORES[1])) == {}
+
+
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_with_light_queues_has_its_offsets_in_another_file(golden_copy: Unpacked, name: str) -> None:
     config = golden_copy(name) / "config"
