@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -40,7 +41,6 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.memory import memory_budget
-from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.log import ScanOptions, known_messages, plan_segments, scan_log
 from rmqtool.scan.row_columns import kept_rows, message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -188,11 +188,12 @@ class LossCounter:
         """Tell what was removed from what is lost."""
         losses = self.losses
         for topic, unserved in self._unserved.items():
-            is_deleted = self._whole_topics is not None and topic not in self._whole_topics and is_deletable(topic)
-            end = OFFSETS_END if is_deleted else 0
-            if not end and self._whole_topics is not None and is_deletable(topic):
-                end = unserved.starts_again(lambda start: _says_its_place(view, by_start, start))
-            removed, lost, lost_bytes = unserved.divided(end)
+            may_be_deleted = self._whole_topics is not None and is_deletable(topic)
+            if may_be_deleted and topic not in (self._whole_topics or ()):
+                removed, lost, lost_bytes = unserved.count, 0, 0  # it has no route, whatever its queues have
+            else:
+                end = unserved.starts_again(partial(_says_its_place, view, by_start)) if may_be_deleted else 0
+                removed, lost, lost_bytes = unserved.divided(end)
             if removed:
                 losses.removed[topic] = removed
                 for name in [name for name in losses.highest if name[0] == topic]:
@@ -297,7 +298,11 @@ class LossCounter:
         self._is_clean = False
         if name[0] not in self._unserved:
             self._unserved[name[0]] = self._unserved_of(name)
-        self._unserved[name[0]].take(name[1], places)
+        unserved, are_there = self._unserved[name[0]], None
+        if unserved.is_stored and self._stored is not None:
+            directory = f"{QUEUES}/{name[0]}/{name[1]}"
+            are_there = self._stored.lead_to(directory, places.queue_offsets, places.physical_offsets)
+        unserved.take(name[1], places, are_there)
 
     def _unserved_of(self, name: QueueName) -> _Unserved:
         topic, log_minimum = name[0], self._log_minimum
@@ -379,19 +384,26 @@ class _Unserved:
 
     def __init__(self, starts: Iterable[LiveStart], *, is_stored: bool) -> None:
         """`is_stored` tells that the units are there before the start: then they tell where queues began again."""
-        self._is_stored = is_stored
+        self.is_stored = is_stored
         self._starts = sorted(starts, key=lambda start: start.physical_offset)
         self._places = np.array([start.physical_offset for start in self._starts], np.int64)
         self._counts = np.zeros((len(self._starts) + 1, 2), np.int64)
         """Messages and bytes before each start, and after the last one."""
+        self._there = np.zeros(2, np.int64)
+        """Messages and bytes that consumers get."""
         self._order_begin = 0
         self._again: set[LiveStart] = set()
         """Queues whose first place, or a later one, an older record had."""
 
-    def take(self, queue_id: int, records: RecordArrays) -> None:
-        parts = np.searchsorted(self._places, records.physical_offsets, side="right")
-        np.add.at(self._counts[:, 0], parts, records.message_counts)
-        np.add.at(self._counts[:, 1], parts, records.sizes)
+    def take(self, queue_id: int, records: RecordArrays, are_there: NDArray[np.bool_] | None) -> None:
+        """Take records of a queue; consumers get those before the start of which the queue has the unit."""
+        counted = records
+        if are_there is not None and are_there.any():
+            counted, there = records.some(~are_there), records.some(are_there)
+            self._there += there.message_counts.sum(), there.sizes.sum()
+        parts = np.searchsorted(self._places, counted.physical_offsets, side="right")
+        np.add.at(self._counts[:, 0], parts, counted.message_counts)
+        np.add.at(self._counts[:, 1], parts, counted.sizes)
         start = next((start for start in self._starts if start.queue_id == queue_id), None)
         if start is not None and start not in self._again:
             ends = records.queue_offsets + records.message_counts
@@ -401,7 +413,7 @@ class _Unserved:
 
     def begins_again(self, physical_offset: int) -> None:
         """A generation begins, as the order of the records shows it; none from there on has been taken yet."""
-        if self._is_stored:
+        if self.is_stored:
             return
         self._order_begin = physical_offset
         number = int(np.searchsorted(self._places, physical_offset))
@@ -413,12 +425,16 @@ class _Unserved:
         again = (start.physical_offset for start in self._starts if start in self._again and says_its_place(start))
         return self._order_begin or next(again, 0)
 
+    @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return int(self._counts[:, 0].sum() + self._there[0])
+
     def divided(self, end: int) -> tuple[int, int, int]:
-        """Messages before a physical offset; messages from there on, and their bytes."""
+        """Messages before a physical offset which nobody gets; the other messages, and their bytes."""
         before = int(np.searchsorted(self._places, end, side="left")) + 1 if end else 0
-        removed = int(self._counts[:before, 0].sum())
-        lost, lost_bytes = self._counts[before:].sum(axis=0).tolist()
-        return removed, lost, lost_bytes
+        lost, lost_bytes = (self._counts[before:].sum(axis=0) + self._there).tolist()
+        return int(self._counts[:before, 0].sum()), lost, lost_bytes
 
 
 def _says_its_place(view: StoreView, by_start: Mapping[int, Segment], start: LiveStart) -> bool:

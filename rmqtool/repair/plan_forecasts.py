@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final, Self
 
 import numpy as np
@@ -133,16 +132,10 @@ class PlanForecasts:
 
     def _are_there(self, name: QueueName, places: ServedPlaces) -> Bools:
         """Which units a queue of files has now."""
-        stored, directory = StoredUnits(self._store), f"{QUEUES}/{name[0]}/{name[1]}"
         if name not in self._store.queues:
             return np.full(places.sizes.size, name in self._store.batch_queues)
-        there = np.zeros(places.sizes.size, np.bool_)
-        bounds = [0, *(np.flatnonzero(np.diff(places.queue_offsets) != 1) + 1).tolist(), places.sizes.size]
-        for begin, end in pairwise(bounds):
-            if begin < end:
-                offsets = stored.physical_offsets(directory, int(places.queue_offsets[begin]), end - begin)
-                there[begin:end] = offsets == places.physical_offsets[begin:end]
-        return there
+        directory = f"{QUEUES}/{name[0]}/{name[1]}"
+        return StoredUnits(self._store).lead_to(directory, places.queue_offsets, places.physical_offsets)
 
     def _started(self, store: Store, options: ForecastOptions) -> Simulation:
         """A start that has run, as if whatever keeps the broker from it were gone."""

@@ -278,7 +278,9 @@ class Walk:
         following = self._where_it_goes_on(position, row)
         if following is not None:
             was_stale = self.outcome.stale
-            self.outcome.stale = was_stale or self._is_stale(following)
+            # A new log that ends here seldom ends with a record of the length of the old one.
+            is_next = row.verdict in KEEPS_ITS_LENGTH and _is_whole(row) and following == position + row.size
+            self.outcome.stale = was_stale or (not is_next and self._is_stale(following))
             # A cut log leaves the rest of an old record before the whole ones: that is no damage either.
             leftover = self.outcome.stale and (was_stale or row.verdict not in KEEPS_ITS_LENGTH)
             yield self._bad(position, following, self._gap_verdict(position, following, row, stale=leftover))

@@ -156,6 +156,15 @@ def test_a_clock_that_was_set_back_makes_nothing_stale(reader: MakeReader) -> No
     assert scan(log_bytes(messages), reader).bad() == []
 
 
+def test_a_damaged_record_makes_the_next_one_not_stale_that_begins_where_it_ends(reader: MakeReader) -> None:
+    times = (FIRST_STORE_TIMESTAMP_MS - 3_600_000 * (number > 3) for number in range(8))
+    log = log_bytes([Message(body=b"x" * 20, store_timestamp_ms=time) for time in times])
+    start, end = log.spans[3]
+    found = scan(log.patched(start + HEAD_SIZE, b"!"), reader)
+    assert found.bad() == [(Verdict.BODY_CRC_MISMATCH, start, end - start)]
+    assert not found.outcome.stale
+
+
 def test_records_are_never_looked_for_inside_an_intact_one(reader: MakeReader) -> None:
     inner_at = HEAD_SIZE + 10
     first = numbered(1)[0].record(0)

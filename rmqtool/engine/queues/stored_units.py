@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
 
 BLOCK_UNITS: Final = 1 << 16
+Int64s = NDArray[np.int64]
 
 
 class StoredUnits:
@@ -27,7 +29,7 @@ class StoredUnits:
         database = store.queue_database
         self._database = database if database is not None and database.failure is None else None
 
-    def physical_offsets(self, directory: str, place: int, count: int) -> NDArray[np.int64]:
+    def physical_offsets(self, directory: str, place: int, count: int) -> Int64s:
         """Where the units of a queue lead to; -1 where there is none that a broker takes for one, or it is filler.
 
         Args:
@@ -52,6 +54,20 @@ class StoredUnits:
                 at = low // UNIT_SIZE - place
                 offsets[at : at + len(units)] = np.where(is_unit, units["physical_offset"], -1)
         return offsets
+
+    def lead_to(self, directory: str, queue_offsets: Int64s, physical_offsets: Int64s) -> NDArray[np.bool_]:
+        """For each record of a queue whether the unit at its queue offset leads to it.
+
+        Args:
+            directory: see `physical_offsets`.
+        """
+        are_there = np.zeros(queue_offsets.size, np.bool_)
+        bounds = (0, *(np.flatnonzero(np.diff(queue_offsets) != 1) + 1).tolist(), queue_offsets.size)
+        for begin, end in pairwise(bounds):
+            if begin < end and queue_offsets[begin] >= 0:
+                stored = self.physical_offsets(directory, int(queue_offsets[begin]), end - begin)
+                are_there[begin:end] = stored == physical_offsets[begin:end]
+        return are_there
 
     def live_start(self, directory: str, log_minimum: int) -> tuple[int, int] | None:
         """Queue offset and physical offset of the first unit that leads to the log or behind it.

@@ -343,12 +343,9 @@ class GapPreservingQueueWriter(QueueWriter):
 
     def _are_kept(self, entries: QueueEntries) -> NDArray[np.bool_]:
         """Which records the queue had before at their own places."""
-        kept = np.zeros(entries.physical_offsets.size, np.bool_)
-        for start, stop in _runs(entries.queue_offsets):
-            first = int(entries.queue_offsets[start])
-            if first >= 0:
-                kept[start:stop] = self._kept_at(first, stop - start) == entries.physical_offsets[start:stop]
-        return kept
+        if self._kept is None:
+            return np.zeros(entries.physical_offsets.size, np.bool_)
+        return self._kept.lead_to(self._directory, entries.queue_offsets, entries.physical_offsets)
 
     def finish(self) -> None:
         """Let a dead unit at the queue's end reach to the end of its tombstone.
