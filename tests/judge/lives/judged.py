@@ -16,7 +16,7 @@ from tests.broker.broker import Judge, JudgeError
 from tests.broker.files import changes, copy_store, snapshot
 from tests.judge.bases import Base, Truth, numbers_of, whole_served
 from tests.judge.case import CHANGES, Case
-from tests.judge.check_forecast import check_forecast, of_the_store
+from tests.judge.check_forecast import LIGHT, check_forecast, of_the_store
 from tests.judge.check_repair import check_goes_on, check_undo, repair_count
 from tests.judge.check_verify import LEFT_BY_RECOVERY, check_verify
 from tests.judge.faults_rocksdb import content_of
@@ -212,7 +212,8 @@ def _floor(case: LifeCase) -> Served:
     of a later one: it counts there. Of a topic that is deleted nobody gets any, though a start after a kill puts them
     into queues again: it has no route. Nor does anybody get, before that start, what it puts there of an earlier
     generation of a topic that is used again; the records after these, which it then puts at other places, count at
-    their own ones.
+    their own ones. Where a unit of an older log leads to a record of another queue by now, consumers get what is not
+    theirs: it does not count.
     """
     life = case.life
     assert life is not None
@@ -234,6 +235,9 @@ def _floor(case: LifeCase) -> Served:
     }
     moved = {places[own_units[name]]: own_units.pop(name) for name in astray}
     own_units = moved | own_units
+    own_units = {
+        name: at for name, at in own_units.items() if name[0].startswith(LIGHT) or places.get(at, name)[:2] == name[:2]
+    }
     if not case.faults:
         return {name: at for name, at in own_units.items() if at in case.truth.sizes}
     truth = case.truth.served

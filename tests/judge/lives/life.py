@@ -34,6 +34,7 @@ class Life:
     Attributes:
         path: where the store is now.
         deleted: of each topic that was deleted, where the log ended then: its records before are a deleted topic's.
+        restored: the same of topics that an older configuration, which a person put back, still has.
         unrouted: topics that an older configuration, which a person put back, did not have yet.
         ends: queue offset that comes next, by topic and queue.
         rough: what happened that leaves more than a clean stop or a kill does.
@@ -51,6 +52,7 @@ class Life:
     asked: str
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     deleted: dict[str, int] = field(default_factory=dict)
+    restored: dict[str, int] = field(default_factory=dict)
     unrouted: set[str] = field(default_factory=set)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     log_end: int = 0
@@ -234,7 +236,10 @@ def _put(life: Life, store: OpenStore, act: Act, draw: random.Random, *, dispatc
     for at in range(0, len(messages), PUT_TOGETHER):
         for answer in store.put(*messages[at : at + PUT_TOGETHER]):
             assert answer.get("status") == "PUT_OK", (life.plan, answer)
-            life.ends[answer["topic"], answer["queueId"]] = answer["queueOffset"] + 1
+            topic = answer["topic"]
+            life.ends[topic, answer["queueId"]] = answer["queueOffset"] + 1
+            if topic in life.restored:
+                life.deleted[topic] = life.restored.pop(topic)
             life.log_end = max(life.log_end, answer["physicalOffset"] + answer["size"])
         if dispatched:
             store.wait_dispatched()
@@ -406,8 +411,9 @@ def _restore(life: Life, act: Act, draw: random.Random) -> None:
         before = life.broker.topics
         life.broker.load(life.path)
         life.unrouted |= {*before} - {*life.broker.topics}
-        # What is configured counts as there: nothing shows any more that somebody removed it.
-        life.deleted = {topic: at for topic, at in life.deleted.items() if topic not in life.broker.topics}
+        # What is configured counts as there: nothing shows that somebody removed it, before it is used again.
+        for topic in life.deleted.keys() & {*life.broker.topics}:
+            life.restored[topic] = life.deleted.pop(topic)
 
 
 ACTS: dict[str, Callable[[Life, Act, random.Random], None]] = {
