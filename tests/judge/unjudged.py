@@ -202,7 +202,7 @@ def entries_say_nothing(base: Path, store: Path, intact: set[int], sizes: Mappin
     with base.open("rb") as one, store.open("rb") as other:
         head = one.read(start)
         changed_head = other.read(start)
-        if _without_lost_times(head, intact) != _without_lost_times(changed_head, intact):
+        if _judged_head(head, intact) != _judged_head(changed_head, intact):
             return False
         length = int.from_bytes(head[INDEX_HEADER - 4 : INDEX_HEADER], "big") * UNIT
         pairs = list(zip(_split(one.read(length)), _split(other.read(length)), strict=True))
@@ -215,9 +215,16 @@ def entries_say_nothing(base: Path, store: Path, intact: set[int], sizes: Mappin
     )
 
 
-def _without_lost_times(head: bytes, intact: set[int]) -> bytes:
-    """An index header without the times of first and last record that are not intact."""
+def _judged_head(head: bytes, intact: set[int]) -> bytes:
+    """An index header and its slots, without the times of first and last record that are not intact.
+
+    Nor does the count of slots in use tell anything from what is in use up to the number of entries: 4.4.0 counted
+    entries, and 5.3.3 went on with such a file.
+    """
     content = bytearray(head)
+    used = sum(1 for at in range(INDEX_HEADER, len(head), 4) if any(head[at : at + 4]))
+    if used <= int.from_bytes(head[32:36], "big") <= int.from_bytes(head[36:40], "big"):
+        content[32:36] = bytes(4)
     for time_at, offset_at in ((0, 16), (8, 24)):
         if int.from_bytes(head[offset_at : offset_at + 8], "big") not in intact:
             content[time_at : time_at + 8] = bytes(8)

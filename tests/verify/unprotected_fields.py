@@ -50,7 +50,12 @@ TABLE: Final = (
     Unjudged(
         "index", "end_timestamp_ms", "all that leave it above the start time", "only the seconds of the entries show it"
     ),
-    Unjudged("index", "used_slot_count", "the lowest", "old releases count by another rule"),
+    Unjudged(
+        "index",
+        "used_slot_count",
+        "all from the slots in use to the entries",
+        "old releases count entries, and newer ones go on with their files",
+    ),
     Unjudged("index", "entry 0", "all", "never used"),
     Unjudged("index", "time_delta_seconds", "of the first entry", "counted from the start time of the file before"),
     Unjudged("checkpoint", "times and offsets", "all that leave it before the end of the log", "it may be of any age"),

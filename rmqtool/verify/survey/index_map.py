@@ -326,12 +326,12 @@ class IndexPass:
             return
         first = np.frombuffer(self._read(source, entry_position(1, self.slot_count), ENTRY_SIZE), _DTYPE)[0]
         last = np.frombuffer(self._read(source, entry_position(count, self.slot_count), ENTRY_SIZE), _DTYPE)[0]
-        # Old releases count an entry more, or every entry.
-        likely = {used, used + 1, count, count + 1}
+        begins_at, ends_at = int(first["physical_offset"]), int(last["physical_offset"])
         told = {
-            "begin_physical_offset": (int(first["physical_offset"]),),
-            "end_physical_offset": (int(last["physical_offset"]),),
-            "used_slot_count": tuple(likely),
+            "begin_physical_offset": range(begins_at, begins_at + 1),
+            "end_physical_offset": range(ends_at, ends_at + 1),
+            # Old releases count every entry and one more, and newer ones go on with such a file.
+            "used_slot_count": range(used, count + 2),
         }
         for name, expected in told.items():
             if int(header[name]) not in expected:

@@ -66,12 +66,12 @@ class LifeCase(Case):
         and nothing tells the two from each other.
         """
         assert self.life is not None
-        dead = dead_records(self)
         if self.life.is_cut:
             return float("inf")
-        if self.lacks_topics:
-            return len(dead)
-        return sum(1 for name, at in self.truth.served.items() if dead.get(at) == name[0])
+        seen, dead = seen_dead(self), dead_records(self)
+        return sum(
+            1 for at, topic in dead.items() if at not in seen and (self.lacks_topics or self.life.has_route(topic))
+        )
 
     @property
     def owed(self) -> list[tuple[tuple[str, int, int], int]]:
@@ -169,12 +169,32 @@ def dead_records(case: LifeCase) -> dict[int, str]:
     return {row[0]: row[1] for row in case.truth.places if row[0] < case.life.deleted.get(row[1], 0)}
 
 
+def seen_dead(case: LifeCase) -> dict[int, str]:
+    """Those of them that something in the store shows to be removed.
+
+    Nothing does where topics.json is damaged; nor of a topic that is used again where no queue begins again: a start
+    has put a part of them into each queue again, with filler before them, as it does where a queue has lost what the
+    log still has. Of a topic without a route consumers get nothing, whatever a start puts into its queues.
+    """
+    life = case.life
+    assert life is not None
+    if case.lacks_topics:
+        return {}
+    dead = dead_records(case)
+    continued = {name[:2] for name, at in case.truth.served.items() if dead.get(at) == name[0]}
+    again = {name[:2] for name, _ in case.owed} - continued
+    queues = {(topic, queue_id) for at, topic, queue_id, _ in case.truth.places if dead.get(at) == topic}
+    shown = {topic for topic, _ in queues & again if life.has_route(topic)}
+    return {at: topic for at, topic in dead.items() if topic in shown}
+
+
 def _judge(case: LifeCase) -> None:
     life = case.life
     assert life is not None
     check_forecast(case)
     case.floor = _floor(case)
-    if not case.faults and not life.rough and not _is_brought_back(case):
+    routed = sum(1 for topic in dead_records(case).values() if life.has_route(topic))
+    if not case.faults and not life.rough and not _is_brought_back(case) and len(seen_dead(case)) == routed:
         if _are_all_served(case):
             _check_healthy(case)
         else:
@@ -217,7 +237,7 @@ def _floor(case: LifeCase) -> Served:
     """
     life = case.life
     assert life is not None
-    dead, there = dead_records(case), _units_there(case)
+    dead, there = dead_records(case), _units_there(case, case.store)
     own = {(topic, queue_id, queue_offset, at) for at, topic, queue_id, queue_offset in case.truth.places}
     own_units = {
         (queue["topic"], queue["queueId"], row[0]): row[2]
@@ -248,14 +268,16 @@ def _floor(case: LifeCase) -> Served:
     }
 
 
-def _units_there(case: LifeCase) -> set[tuple[str, int, int, int]]:
+def _units_there(case: LifeCase, store: Path) -> set[tuple[str, int, int, int]]:
     """The units of plain queues before any start: topic, queue id, queue offset, physical offset."""
-    folder = case.store / "consumequeue"
+    folder = store / "consumequeue"
     if case.base.plan.has_database:
         content = content_of(folder, case.folder / "rows")
+        places = {(*name, at) for name, at in case.truth.served.items()}
+        places |= {(topic, queue_id, number, at) for at, topic, queue_id, number in case.truth.places}
         return {
             (topic, queue_id, number, at)
-            for (topic, queue_id, number), at in case.truth.served.items()
+            for topic, queue_id, number, at in places
             if content is not None
             and (unit := content.units.get(unit_key(topic.encode(), queue_id, number))) is not None
             and int.from_bytes(unit[:8], "big", signed=True) == at
@@ -357,6 +379,7 @@ def _check_repaired(case: LifeCase, path: Path, before: dict[str, Any], what: st
 
 
 def _check_broker(case: LifeCase, repaired: Path, what: str, steps: list[Answer]) -> None:
+    _check_written(case, repaired, what, steps)
     store = case.judge.open(repaired, case.base.plan.config, case.base.plan.topic_settings)
     if not store.serving:
         store.abandon()
@@ -375,6 +398,19 @@ def _check_broker(case: LifeCase, repaired: Path, what: str, steps: list[Answer]
         store.abandon()
 
 
+def _check_written(case: LifeCase, repaired: Path, what: str, steps: list[Answer]) -> None:
+    """No command puts messages of a topic without a route into queues."""
+    assert case.life is not None
+    if case.lacks_topics:
+        return
+    dead = {at: topic for at, topic in dead_records(case).items() if not case.life.has_route(topic)}
+    rows = sorted(
+        row for row in _units_there(case, repaired) - _units_there(case, case.store) if dead.get(row[3]) == row[0]
+    )
+    if rows:
+        case.differs(f"{what}: writes deleted messages", f"{len(rows)}: {rows[:6]} {_told(steps)}")
+
+
 def check_served(case: LifeCase, served: Served, what: str, steps: list[Answer]) -> bool:
     """Whether all that the floor has is served where it was; what was deleted comes back for nobody."""
     gone = {name: (at, served.get(name)) for name, at in case.floor.items() if served.get(name) != at}
@@ -382,9 +418,7 @@ def check_served(case: LifeCase, served: Served, what: str, steps: list[Answer])
         moved = sum(1 for _, now in gone.values() if now is not None)
         numbers = f"{len(gone)} of {len(case.floor)}, {moved} replaced"
         case.differs(f"{what}: below the floor", f"{numbers}: {list(gone.items())[:6]} {_told(steps)}")
-    dead, before = dead_records(case), {*case.served_without.values(), *case.truth.served.values()}
-    if case.lacks_topics:
-        dead = {}
+    dead, before = seen_dead(case), {*case.served_without.values(), *case.truth.served.values()}
     rows = [name for name, at in served.items() if dead.get(at) == name[0] and at not in before]
     if rows:
         case.differs(f"{what}: came back unasked", f"{len(rows)}: {rows[:6]} {_told(steps)}")
