@@ -168,14 +168,17 @@ class _Comparison:
             self.kept += int(before.message_counts[is_same].sum())
             missing = before.some(~(is_same | is_damaged))
             missing = missing.some(self.before.pass_checks(name, missing.physical_offsets))
-            is_removed, is_astray = self._entered(name, missing)
+            is_removed, is_astray = self._entered(name, missing, before)
             gone.append(missing.some(~is_removed))
             astray.append(is_astray[~is_removed])
         if gone and (lost := joined_places(gone)).sizes.size:
             self._gone(name, lost, np.concatenate(astray), (low, high), is_batch=is_batch)
 
-    def _entered(self, name: QueueName, places: ServedPlaces) -> tuple[Bools, Bools]:
+    def _entered(self, name: QueueName, places: ServedPlaces, before: ServedPlaces) -> tuple[Bools, Bools]:
         """Which messages consumers would get only because a start enters them first; in two kinds.
+
+        Args:
+            before: all that consumers get of this part of the queue.
 
         Returns:
             Those that somebody removed, which nobody gets today; and those that would get a place which is not their
@@ -183,6 +186,9 @@ class _Comparison:
         """
         is_entered = ~self.are_there(name, places)
         is_removed = is_entered & (places.physical_offsets < self.again.get(name[0], 0))
+        if is_removed.any():  # what comes after a message that the queue has continues it
+            there = before.physical_offsets[self.are_there(name, before)]
+            is_removed &= places.physical_offsets < there.min(initial=OFFSETS_END - 1)
         is_astray = np.zeros(places.sizes.size, np.bool_)
         for number in np.flatnonzero(is_entered & ~is_removed)[:CHECKED_MAX].tolist():
             own = self.before.own_queue_offset(name, int(places.physical_offsets[number]))

@@ -390,21 +390,25 @@ class _Unserved:
         self._counts = np.zeros((len(self._starts) + 1, 2), np.int64)
         """Messages and bytes before each start, and after the last one."""
         self._there = np.zeros(2, np.int64)
-        """Messages and bytes that consumers get."""
+        """Messages and bytes that consumers get, and of those that continue their queue."""
         self._order_begin = 0
         self._again: set[LiveStart] = set()
         """Queues whose first place, or a later one, an older record had."""
 
     def take(self, queue_id: int, records: RecordArrays, are_there: NDArray[np.bool_] | None) -> None:
-        """Take records of a queue; consumers get those before the start of which the queue has the unit."""
+        """Take records of a queue; consumers get those before the start of which the queue has the unit.
+
+        What comes after one of these continues the queue, and nobody has removed it.
+        """
         counted = records
-        if are_there is not None and are_there.any():
+        start = next((start for start in self._starts if start.queue_id == queue_id), None)
+        if are_there is not None and start is not None:
+            are_there = are_there | (records.physical_offsets >= start.physical_offset)
             counted, there = records.some(~are_there), records.some(are_there)
             self._there += there.message_counts.sum(), there.sizes.sum()
         parts = np.searchsorted(self._places, counted.physical_offsets, side="right")
         np.add.at(self._counts[:, 0], parts, counted.message_counts)
         np.add.at(self._counts[:, 1], parts, counted.sizes)
-        start = next((start for start in self._starts if start.queue_id == queue_id), None)
         if start is not None and start not in self._again:
             ends = records.queue_offsets + records.message_counts
             is_before = (records.physical_offsets < start.physical_offset) & (ends > start.queue_offset)

@@ -92,12 +92,15 @@ class GapPreservingQueueWriter(QueueWriter):
 
         Args:
             kept: has what the queue had before.
-            removed_before: records before this physical offset were removed, but for those that the queue has.
+            removed_before: records before this physical offset were removed, but for those that the queue has, and
+                those after them, which continue it.
         """
         super().__init__(sink, directory, file_size, rules, end)
         self._built, self._log, self._kept, self._removed_before = sink, log, kept, removed_before
         self._first_start = self._last_start
         """Stream position at which the first file begins; of those that were there, the last one."""
+        self._has_kept = False
+        """Whether the queue has the unit of a record that was put: those after it continue the queue."""
         self._last_place = -1
         """Physical offset of the last record that was put."""
         self._dead_end: tuple[int, int] | None = None
@@ -125,7 +128,9 @@ class GapPreservingQueueWriter(QueueWriter):
         """Enter records; see `QueueWriter.put`."""
         codes = entries.tags_codes if tags_codes is None else tags_codes
         if entries.physical_offsets.size and entries.physical_offsets[0] < self._removed_before:
-            stays = (entries.physical_offsets >= self._removed_before) | self._are_kept(entries)
+            follows = _follow(self._are_kept(entries), self._has_kept)
+            self._has_kept = bool(follows[-1])
+            stays = (entries.physical_offsets >= self._removed_before) | follows
             entries, codes = entries.some(stays), codes[stays]
         for start, stop in _runs(entries.queue_offsets):
             self._enter(_part(entries, start, stop), codes[start:stop])
@@ -404,7 +409,7 @@ class NewestBatchQueueWriter(BatchQueueWriter):
     def put(self, entries: QueueEntries) -> None:
         """Enter records, in log order; see `BatchQueueWriter.put`."""
         is_kept = np.isin(entries.physical_offsets, self._kept)
-        stays = (entries.physical_offsets >= self._removed_before) | is_kept
+        stays = (entries.physical_offsets >= self._removed_before) | _follow(is_kept, self._has_kept)
         entries, is_kept = entries.some(stays), is_kept[stays]
         offsets, ends = entries.queue_offsets, entries.queue_offsets + entries.batch_sizes
         start = 0
@@ -437,6 +442,11 @@ class NewestBatchQueueWriter(BatchQueueWriter):
         self._starts, self._last_start, self._end, self.begin = [], None, 0, None
         self._physical_offset = -1
         self.began_again = physical_offset
+
+
+def _follow(are_kept: NDArray[np.bool_], was_kept: bool) -> NDArray[np.bool_]:
+    """Which records are kept, or come after one that is."""
+    return np.logical_or.accumulate(are_kept) | was_kept
 
 
 def _part(entries: QueueEntries, start: int, stop: int) -> QueueEntries:

@@ -4,7 +4,8 @@ A broker deletes the queues of a topic and its entry in the configuration, and t
 expire. Where the topic is made again, its queues begin again too, so the log has two generations of it. A record
 without a unit is of a removed one if the whole configuration does not have its topic, or if it lies in the log before
 the place where a queue of its topic began again: there a unit, at its own record's queue offset, has a place that an
-older record without a unit had before, or one before that.
+older record without a unit had before, or one before that. What comes after a record of which its own queue has the
+unit continues that queue, though: a start after a deletion enters some removed records again, and the broker goes on.
 
 Broker: `AdminBrokerProcessor#deleteTopic`, `DefaultMessageStore#cleanUnusedTopic`, `#deleteTopics`.
 """
@@ -104,9 +105,17 @@ def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> Removed
     ends |= _starts_again(context, [run for run in runs if run.topic not in ends])
     told = RemovedMessages(ends=ends)
     for run in runs:
-        is_removed = run.last_physical_offset < ends.get(run.topic, 0)
+        end = ends.get(run.topic, 0)
+        is_removed = run.last_physical_offset < end and (end == OFFSETS_END or not _continues(context, run))
         (told.removed if is_removed else told.lacking).append(run)
     return told
+
+
+def _continues(context: VerifyContext, run: Missing) -> bool:
+    """Whether a queue has a unit of a message before these."""
+    queues: Mapping[tuple[bytes, int], QueueMap] = context.batch_queues if run.queue[2] else context.queues
+    queue = queues.get(run.queue[:2])
+    return queue is not None and bool((queue.units.runs["first"] < run.physical_offset).any())
 
 
 def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes, int]:

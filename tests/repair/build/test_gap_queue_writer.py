@@ -143,3 +143,9 @@ def test_exchanged_queue_offsets_stay_exchanged(tmp_path: Path) -> None:
 def test_removed_records_stay_out_but_for_those_that_the_queue_has(tmp_path: Path) -> None:
     assert built(tmp_path / "none", [0, 1, 2], removed_before=2)[0] == [-1, -1, 2]
     assert built(tmp_path / "kept", [0, 1, 2], kept=[0, 1], removed_before=2)[0] == [0, 1, 2]
+
+
+def test_what_comes_after_a_record_that_the_queue_has_continues_it(tmp_path: Path) -> None:
+    assert built(tmp_path / "after", [0, 1, 2, 3], kept=[0, 1], removed_before=3)[0] == [0, 1, 2, 3]
+    parts = ([0, 1], [2], [3])
+    assert built(tmp_path / "parts", [0, 1, 2, 3], kept=[0, 1], removed_before=3, parts=parts)[0] == [0, 1, 2, 3]
