@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.broker.broker import JudgeError, OpenStore
 from tests.broker.files import changes, copy_store, snapshot
-from tests.judge.bases import whole_served
+from tests.judge.bases import settled_read, whole_served
 from tests.judge.case import Case
 from tests.judge.check_forecast import of_the_store
 from tests.judge.check_get import check_get
@@ -276,7 +276,7 @@ def check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
         case.differs("B does not start again", f"{restarted.opened.get('loadTrouble')}")
     else:
         _check_new(case, restarted, new, "B new messages lost by a restart")
-        _check_served(case, restarted.read(brief=True), "B after a restart:")
+        _check_served(case, settled_read(restarted, case.base.plan, case.named_queues), "B after a restart:")
     restarted.abandon()
     shutil.rmtree(path.with_name(f"{path.name}-killed"), ignore_errors=True)
 

@@ -14,7 +14,7 @@ from typing import Any
 from rmqtool.formats.rocksdb.queue import unit_key
 from tests.broker.broker import Judge, JudgeError
 from tests.broker.files import changes, copy_store, snapshot
-from tests.judge.bases import Base, Truth, numbers_of, whole_served
+from tests.judge.bases import Base, Truth, numbers_of, settled_read, whole_served
 from tests.judge.case import CHANGES, Case
 from tests.judge.check_forecast import LIGHT, check_forecast, of_the_store
 from tests.judge.check_repair import check_goes_on, check_undo, repair_count
@@ -233,7 +233,7 @@ def _floor(case: LifeCase) -> Served:
     into queues again: it has no route. Nor does anybody get, before that start, what it puts there of an earlier
     generation of a topic that is used again; the records after these, which it then puts at other places, count at
     their own ones. Where a unit of an older log leads to a record of another queue by now, consumers get what is not
-    theirs: it does not count.
+    theirs, or what they get at its own place too: it does not count.
     """
     life = case.life
     assert life is not None
@@ -255,8 +255,11 @@ def _floor(case: LifeCase) -> Served:
     }
     moved = {places[own_units[name]]: own_units.pop(name) for name in astray}
     own_units = moved | own_units
+    twice = {name for name, at in own_units.items() if places.get(at, name) != name and own_units.get(places[at]) == at}
     own_units = {
-        name: at for name, at in own_units.items() if name[0].startswith(LIGHT) or places.get(at, name)[:2] == name[:2]
+        name: at
+        for name, at in own_units.items()
+        if name[0].startswith(LIGHT) or (places.get(at, name)[:2] == name[:2] and name not in twice)
     }
     if not case.faults:
         return {name: at for name, at in own_units.items() if at in case.truth.sizes}
@@ -390,7 +393,7 @@ def _check_broker(case: LifeCase, repaired: Path, what: str, steps: list[Answer]
     removed = {name for name in removed if name in store.before and store.before[name][1] != NOTHING}
     if removed and steps[-1].code == 0 and not any("would-lose" in step.out for step in steps):
         case.differs(f"{what}: start deletes files", f"{sorted(removed)} {_told(steps)}")
-    read = store.read(brief=True, queues=case.named_queues)
+    read = settled_read(store, case.base.plan, case.named_queues)
     served = whole_served(read, case.truth.sizes)
     if check_served(case, served, what, steps) and steps[-1].code == 0:
         check_goes_on(case, store, read)
