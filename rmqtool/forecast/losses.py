@@ -298,23 +298,20 @@ class LossCounter:
         self._is_clean = False
         if name[0] not in self._unserved:
             self._unserved[name[0]] = self._unserved_of(name)
-        unserved, are_there = self._unserved[name[0]], None
-        if unserved.is_stored and self._stored is not None:
-            directory = f"{QUEUES}/{name[0]}/{name[1]}"
-            are_there = self._stored.lead_to(directory, places.queue_offsets, places.physical_offsets)
-        unserved.take(name[1], places, are_there)
+        self._unserved[name[0]].take(name[1], places)
 
     def _unserved_of(self, name: QueueName) -> _Unserved:
         topic, log_minimum = name[0], self._log_minimum
         queue_ids = sorted({queue_id for other, queue_id in (*self._served, name) if other == topic})
-        stored = self._stored.live_start if self._stored is not None else lambda _directory, _minimum: None
-        starts = {queue_id: stored(f"{QUEUES}/{topic}/{queue_id}", log_minimum) for queue_id in queue_ids}
-        is_stored = any(starts.values())
-        if not is_stored:  # what the start has entered itself
-            served = ((queue_id, self._served.get((topic, queue_id))) for queue_id in queue_ids)
-            starts = {queue_id: units.live_start(log_minimum) for queue_id, units in served if units is not None}
-        live = [LiveStart(topic, queue_id, *start) for queue_id, start in starts.items() if start is not None]
-        unserved = _Unserved(live, is_stored=is_stored)
+        starts, is_stored = list[LiveStart](), False
+        for queue_id in queue_ids:
+            stored = self._stored.live_start(f"{QUEUES}/{topic}/{queue_id}", log_minimum) if self._stored else None
+            units = self._served.get((topic, queue_id))
+            entered = units.live_start(log_minimum) if units is not None else None
+            found = [LiveStart(topic, queue_id, *start) for start in (stored, entered) if start is not None]
+            starts += [max(found, key=lambda start: start.physical_offset)] if found else []
+            is_stored |= stored is not None
+        unserved = _Unserved(starts, is_stored=is_stored)
         if topic in self._order.begins:
             unserved.begins_again(self._order.begins[topic])
         return unserved
@@ -384,28 +381,25 @@ class _Unserved:
 
     def __init__(self, starts: Iterable[LiveStart], *, is_stored: bool) -> None:
         """`is_stored` tells that the units are there before the start: then they tell where queues began again."""
-        self.is_stored = is_stored
+        self._is_stored = is_stored
         self._starts = sorted(starts, key=lambda start: start.physical_offset)
         self._places = np.array([start.physical_offset for start in self._starts], np.int64)
         self._counts = np.zeros((len(self._starts) + 1, 2), np.int64)
         """Messages and bytes before each start, and after the last one."""
-        self._there = np.zeros(2, np.int64)
-        """Messages and bytes that consumers get, and of those that continue their queue."""
+        self._following = np.zeros(2, np.int64)
+        """Messages and bytes that continue their queue."""
         self._order_begin = 0
         self._again: set[LiveStart] = set()
         """Queues whose first place, or a later one, an older record had."""
 
-    def take(self, queue_id: int, records: RecordArrays, are_there: NDArray[np.bool_] | None) -> None:
-        """Take records of a queue; consumers get those before the start of which the queue has the unit.
-
-        What comes after one of these continues the queue, and nobody has removed it.
-        """
+    def take(self, queue_id: int, records: RecordArrays) -> None:
+        """Take records of a queue; what comes after its first unit continues it, and nobody has removed it."""
         counted = records
         start = next((start for start in self._starts if start.queue_id == queue_id), None)
-        if are_there is not None and start is not None:
-            are_there = are_there | (records.physical_offsets >= start.physical_offset)
-            counted, there = records.some(~are_there), records.some(are_there)
-            self._there += there.message_counts.sum(), there.sizes.sum()
+        if self._is_stored and start is not None:
+            follows = records.physical_offsets >= start.physical_offset
+            counted, following = records.some(~follows), records.some(follows)
+            self._following += following.message_counts.sum(), following.sizes.sum()
         parts = np.searchsorted(self._places, counted.physical_offsets, side="right")
         np.add.at(self._counts[:, 0], parts, counted.message_counts)
         np.add.at(self._counts[:, 1], parts, counted.sizes)
@@ -417,7 +411,7 @@ class _Unserved:
 
     def begins_again(self, physical_offset: int) -> None:
         """A generation begins, as the order of the records shows it; none from there on has been taken yet."""
-        if self.is_stored:
+        if self._is_stored:
             return
         self._order_begin = physical_offset
         number = int(np.searchsorted(self._places, physical_offset))
@@ -432,12 +426,12 @@ class _Unserved:
     @property
     def count(self) -> int:
         """How many messages there are."""
-        return int(self._counts[:, 0].sum() + self._there[0])
+        return int(self._counts[:, 0].sum() + self._following[0])
 
     def divided(self, end: int) -> tuple[int, int, int]:
         """Messages before a physical offset which nobody gets; the other messages, and their bytes."""
         before = int(np.searchsorted(self._places, end, side="left")) + 1 if end else 0
-        lost, lost_bytes = (self._counts[before:].sum(axis=0) + self._there).tolist()
+        lost, lost_bytes = (self._counts[before:].sum(axis=0) + self._following).tolist()
         return int(self._counts[:before, 0].sum()), lost, lost_bytes
 
 
