@@ -59,6 +59,19 @@ class LifeCase(Case):
         return any(fault.file == "config/topics.json" for fault in self.faults)
 
     @property
+    def by_chance(self) -> set[str]:
+        """Topics used again whose queues in RocksDB a start fills by chance.
+
+        It enters both generations, and those of one place have one key: from the same bytes 5.3.3 served the earlier
+        message in one of three starts, and the later one in two.
+        """
+        if not self.base.plan.has_database:
+            return set()
+        dead = dead_records(self)
+        removed = {(topic, queue_id) for at, topic, queue_id, _ in self.truth.places if dead.get(at) == topic}
+        return {name[0] for name, _ in self.owed if name[:2] in removed}
+
+    @property
     def uncertain_losses(self) -> float:
         """How many messages more may count as lost: what somebody removed and consumers get all the same.
 
@@ -66,7 +79,7 @@ class LifeCase(Case):
         and nothing tells the two from each other.
         """
         assert self.life is not None
-        if self.life.is_cut:
+        if self.life.is_cut or self.by_chance:
             return float("inf")
         seen, dead = seen_dead(self), dead_records(self)
         return sum(
@@ -184,7 +197,7 @@ def seen_dead(case: LifeCase) -> dict[int, str]:
     continued = {name[:2] for name, at in case.truth.served.items() if dead.get(at) == name[0]}
     again = {name[:2] for name, _ in case.owed} - continued
     queues = {(topic, queue_id) for at, topic, queue_id, _ in case.truth.places if dead.get(at) == topic}
-    shown = {topic for topic, _ in queues & again if life.has_route(topic)}
+    shown = {topic for topic, _ in queues & again if life.has_route(topic)} - case.by_chance
     return {at: topic for at, topic in dead.items() if topic in shown}
 
 
@@ -260,6 +273,7 @@ def _floor(case: LifeCase) -> Served:
         name: at
         for name, at in own_units.items()
         if name[0].startswith(LIGHT) or (places.get(at, name)[:2] == name[:2] and name not in twice)
+        if name[0] not in case.by_chance
     }
     if not case.faults:
         return {name: at for name, at in own_units.items() if at in case.truth.sizes}
@@ -395,7 +409,7 @@ def _check_broker(case: LifeCase, repaired: Path, what: str, steps: list[Answer]
         case.differs(f"{what}: start deletes files", f"{sorted(removed)} {_told(steps)}")
     read = settled_read(store, case.base.plan, case.named_queues)
     served = whole_served(read, case.truth.sizes)
-    if check_served(case, served, what, steps) and steps[-1].code == 0:
+    if check_served(case, served, what, steps) and steps[-1].code == 0 and not case.by_chance:
         check_goes_on(case, store, read)
     else:
         store.abandon()
