@@ -102,14 +102,16 @@ class IndexMatch:
         if not (is_tag & ~is_met).any():
             return np.zeros(len(is_met), np.bool_)
         starts = np.flatnonzero(np.append(True, expected.physical_offsets[1:] != expected.physical_offsets[:-1]))
-        other_count, others_met, tag_count, tag_met = (
+        # Of a delayed record the code is a time, and its last entry may be that of a key.
+        is_sure = is_tag & (np.abs(self.lookup.tags_codes(expected.physical_offsets)) <= JAVA_INT_MAX + 1)
+        other_count, others_met, tag_count, tag_met, sure_met = (
             np.add.reduceat(flags.astype(np.int64), starts)
-            for flags in (~is_tag, ~is_tag & is_met, is_tag, is_tag & is_met)
+            for flags in (~is_tag, ~is_tag & is_met, is_tag, is_tag & is_met, is_sure & is_met)
         )
         lacks_tag = (tag_count > tag_met) & ~np.isin(expected.physical_offsets[starts], wrong_offsets)
         is_older = lacks_tag & (other_count > 0) & (others_met == other_count)
         is_undecided = lacks_tag & (other_count == 0)
-        decided = np.flatnonzero(is_older | (others_met < other_count) | (tag_met > 0))
+        decided = np.flatnonzero(is_older | (others_met < other_count) | (sure_met > 0))
         between = is_older[decided][:-2] | is_older[decided][2:]
         is_older[decided[1:-1][~between]] = False  # no version wrote a single record between those of a newer one
         if len(decided):

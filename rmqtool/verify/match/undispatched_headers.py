@@ -113,11 +113,12 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
 
 
 def _dispatched(context: VerifyContext, name: TypedQueueKey) -> Iterator[QueueRun]:
-    """What the queue's units stand for."""
+    """What the queue's units stand for; nothing where all have expired, and messages between them and the log too."""
     queue = context.queues.get(name[:2])
     if queue is not None and queue.end > queue.first:
         newest = newest_start(queue.units, context.store.commitlog[-1].end)[1]
-        yield QueueRun(queue.first, queue.end, 0, newest, queue.end - queue.first)
+        if newest >= context.store.log_start:
+            yield QueueRun(queue.first, queue.end, 0, newest, queue.end - queue.first)
 
 
 def record_off_by_one(log: Log, misplaced: MisplacedRecord) -> Record | None:

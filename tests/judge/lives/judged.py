@@ -195,8 +195,9 @@ def seen_dead(case: LifeCase) -> dict[int, str]:
         return {}
     dead = dead_records(case)
     continued = {name[:2] for name, at in case.truth.served.items() if dead.get(at) == name[0]}
-    again = {name[:2] for name, _ in case.owed} - continued
-    queues = {(topic, queue_id) for at, topic, queue_id, _ in case.truth.places if dead.get(at) == topic}
+    again = {name[:2] for name, at in case.owed if at in case.intact} - continued
+    removed = [row for row in case.truth.places if dead.get(row[0]) == row[1] and row[0] in case.intact]
+    queues = {(topic, queue_id) for _, topic, queue_id, _ in removed}
     shown = {topic for topic, _ in queues & again if life.has_route(topic)} - case.by_chance
     return {at: topic for at, topic in dead.items() if topic in shown}
 
@@ -217,11 +218,15 @@ def _judge(case: LifeCase) -> None:
 
 
 def _are_all_served(case: LifeCase) -> bool:
-    """Whether consumers get each message that nobody deleted, at the place that its broker gave it.
+    """Whether consumers get each message that nobody deleted, at the place that its broker gave it, and so it goes on.
 
     A start after a kill enters the last files of the log only, where an earlier one has left a younger time than a
     clock that was set back: 4.9.8 and 5.5.1 went on with numbers that older records have.
     """
+    life, ends = case.life, case.truth.queues
+    assert life is not None
+    if case.base.plan.has_database and any(ends.get(name, (0, 0))[1] < end for name, end in life.ends.items()):
+        return False  # a kill lost the rows, and then the records expired
     return all(case.truth.served.get(name) == at for name, at in case.owed)
 
 

@@ -414,6 +414,8 @@ def _restore(life: Life, act: Act, draw: random.Random) -> None:
         # What is configured counts as there: nothing shows that somebody removed it, before it is used again.
         for topic in life.deleted.keys() & {*life.broker.topics}:
             life.restored[topic] = life.deleted.pop(topic)
+        for topic in life.restored.keys() - {*life.broker.topics}:
+            life.deleted[topic] = life.restored.pop(topic)
 
 
 ACTS: dict[str, Callable[[Life, Act, random.Random], None]] = {
