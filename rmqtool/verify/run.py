@@ -384,7 +384,10 @@ class _Verifier:
             if one.id == ORDER:
                 text = f"{one.message}, as the records themselves say"
                 yield one if is_wrong else replace(one, severity=Severity.NOTE, message=text, repair=None)
-            elif not removed.explains(one):
+            elif removed.explains(one):
+                text = f"{one.message}, where the messages were removed"
+                yield replace(one, severity=Severity.NOTE, message=text, repair=None)
+            else:
                 yield one
 
     def _finish(self, context: VerifyContext, configs: dict[str, ConfigFile], log: _Log | None) -> None:

@@ -107,6 +107,24 @@ def test_queues_that_were_lost_after_a_topic_began_again_have_its_newest_message
     assert served(path, life.asked) == life.served
 
 
+@pytest.mark.parametrize("queue_id", range(4))
+def test_one_damaged_queue_of_a_topic_that_began_again_gets_no_deleted_messages(
+    golden_copy: Unpacked, queue_id: int
+) -> None:
+    """The other queues tell where it began again, also where only this one is built."""
+    name = "deleted-topic-used-again-5.5.0"
+    path, life = golden_copy(name), life_stores.life_store(name)
+    first = min(at for (topic, queue, _), at in life.served.items() if (topic, queue) == ("orders", queue_id))
+    store = survey(open_directory(path))
+    patch(path, store, first, b"\xff" * 200)
+    ran = rmqtool("salvage", path, "--yes", "--broker-version", life.asked)
+    assert ran.code == 0, ran
+    after = served(path, life.asked)
+    kept = {place: at for place, at in life.served.items() if at != first}
+    assert {place: after.get(place) for place in kept} == kept
+    assert {at for (topic, _, _), at in after.items() if topic == "orders"} <= {first, *kept.values()}
+
+
 @pytest.mark.parametrize("has_queues", [True, False])
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 def test_a_start_that_ends_the_log_loses_nothing_of_a_deleted_topic(

@@ -101,7 +101,7 @@ class _Build:
         request = self._setup.request
         with DirectorySink(self.built.directory) as sink:
             index = self._index(sink) if request.index else None
-            building = QueueIndexBuilder(self._setup, sink, self._log, request.queue, index)
+            building = QueueIndexBuilder(self._setup, sink, self._log, self._setup.queue_filter, index)
             for read_rows in self._read(self._setup.store.commitlog, self._setup.dispatching):
                 assert read_rows.entries is not None
                 building.writer.put_entries(read_rows.entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, Self
 
 from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, EntrySelector
@@ -128,6 +128,18 @@ class BuildContext:
         removed = RemovedTopics(whole_topics(read_config(store.view, TOPICS)), options.restored)
         return cls(store, rules, request, options, sizes, dispatching, index_shape, removed)
 
+    @cached_property
+    def queue_filter(self) -> Callable[[str, int], bool] | None:
+        """Which queues are looked at: those that are wanted, and all others of their topics.
+
+        These tell where a topic begins again; once that is known, the wanted ones are enough.
+        """
+        wanted, store = self.request.queue, self.store
+        if wanted is None or self.removed.again:
+            return wanted
+        topics = {topic for topic, queue_id in (*store.queues, *store.batch_queues) if wanted(topic, queue_id)}
+        return lambda topic, queue_id: topic in topics or wanted(topic, queue_id)
+
     @property
     def log_starts(self) -> tuple[int, ...]:
         """Physical offsets at which files of the log begin."""
@@ -147,7 +159,8 @@ class QueueIndexBuilder:
     ) -> None:
         """`wants` tells which queues; None writes the index only."""
         self._directory, self._sink = sink, TrackingSink(sink)
-        self._wants, self._log, self._removed = wants, log, setup.removed
+        self._wants, self._is_wanted = wants, setup.request.queue
+        self._log, self._removed = log, setup.removed
         self._kept = KeptUnits(setup.store, setup.rules, setup.request.log_end)
         self.heads = QueuePrefixes(
             setup.store, setup.sizes, setup.store.log_start, is_window=bool(setup.request.earlier)
@@ -185,10 +198,18 @@ class QueueIndexBuilder:
             WriteError: the sink does not take it.
         """
         self.writer.finish(clean=True)
+        is_wanted = self._is_wanted or (lambda _topic, _queue_id: False)
         if self._wants is not None:
-            self.heads.keep_others(self._sink, self._wants)
+            wants = self._wants
+            self.heads.keep_others(
+                self._sink, lambda topic, queue_id: wants(topic, queue_id) and is_wanted(topic, queue_id)
+            )
         built = BuiltQueues(refused=tuple(sorted(self.writer.refused.values())))
         for topic, queue_id, queue in self.writer.queues():
+            if isinstance(queue, GapPreservingQueueWriter | NewestBatchQueueWriter) and queue.began_again is not None:
+                built.again[topic] = min(queue.began_again, built.again.get(topic, OFFSETS_END))
+            if not is_wanted(topic, queue_id):
+                continue
             if isinstance(queue, GapPreservingQueueWriter):
                 queue.finish()
                 built.gap_units += queue.gap_units
@@ -198,7 +219,5 @@ class QueueIndexBuilder:
                     built.file_times_ms[f"{QUEUES}/{topic}/{queue_id}/{segment_name(start)}"] = time_ms
             if isinstance(queue, GapPreservingQueueWriter | NewestBatchQueueWriter):
                 built.superseded += queue.superseded
-                if queue.began_again is not None:
-                    built.again[topic] = min(queue.began_again, built.again.get(topic, OFFSETS_END))
             built.repeated += queue.ignored
         return built

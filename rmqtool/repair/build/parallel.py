@@ -115,7 +115,7 @@ class BuildTask:
         return TaskResult(folder, BuiltQueues(), self._index_file(share, folder))
 
     def _queues(self, bucket: int, folder: Path) -> BuiltQueues:
-        queue_filter = self.setup.request.queue
+        queue_filter = self.setup.queue_filter
         assert queue_filter is not None
 
         def wants(topic: str, queue_id: int) -> bool:

@@ -131,6 +131,9 @@ class BuildResult(BuiltQueues):
             if root == EXTENSIONS and not self.with_extensions:
                 continue
             for path in sorted(staged_files):
+                _, topic, queue_id, _ = path.split("/")
+                if not queue_filter(topic, int(queue_id)):
+                    continue
                 time_ms = self.file_times_ms.get(path)
                 mtime_ns = None if time_ms is None else within_range(max(0, time_ms) * _NS_PER_MS)
                 yield from file_step(self.store.view, path, staged_files[path], why, mtime_ns)

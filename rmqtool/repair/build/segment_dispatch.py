@@ -145,7 +145,7 @@ class DispatchTask:
         request, dispatching = self.setup.request, self.setup.dispatching
         reading = LogReading(LogPlan((split,), self.data_bytes), self.options, request.log_end, dispatching)
         folder = attempt_directory(self.folder, f"{split.physical_offset:020d}")
-        files, read = _PieceFiles(folder, request.queue), None
+        files, read = _PieceFiles(folder, self.setup.queue_filter), None
         with reported(folder):
             for rows in reading.rows():
                 assert rows.entries is not None
