@@ -79,7 +79,7 @@ class LifeCase(Case):
         and nothing tells the two from each other.
         """
         assert self.life is not None
-        if self.life.is_cut or self.by_chance:
+        if self.life.is_cut or self.life.is_renumbered or self.by_chance:
             return float("inf")
         seen, dead = seen_dead(self), dead_records(self)
         return sum(

@@ -39,6 +39,8 @@ class Life:
         ends: queue offset that comes next, by topic and queue.
         rough: what happened that leaves more than a clean stop or a kill does.
         is_cut: whether a start ended the log earlier; what newer versions read after that end is old.
+        is_renumbered: whether a broker gave queue offsets again without a deletion, as 4.4.0 does where the files of
+            its queues have another size than it is set to: to whom messages before that belong, nothing tells.
         runs: messages of each run, which is not counted, and how it ended.
         versions: that ran, in order.
     """
@@ -57,6 +59,7 @@ class Life:
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     log_end: int = 0
     is_cut: bool = False
+    is_renumbered: bool = False
     clock_ms: int = 0
     rough: list[str] = field(default_factory=list)
     runs: list[tuple[int, str]] = field(default_factory=list)
@@ -237,7 +240,9 @@ def _put(life: Life, store: OpenStore, act: Act, draw: random.Random, *, dispatc
         for answer in store.put(*messages[at : at + PUT_TOGETHER]):
             assert answer.get("status") == "PUT_OK", (life.plan, answer)
             topic = answer["topic"]
-            life.ends[topic, answer["queueId"]] = answer["queueOffset"] + 1
+            name, queue_offset = (topic, answer["queueId"]), answer["queueOffset"]
+            life.is_renumbered |= queue_offset < life.ends.get(name, 0)
+            life.ends[name] = queue_offset + 1
             if topic in life.restored:
                 life.deleted[topic] = life.restored.pop(topic)
             life.log_end = max(life.log_end, answer["physicalOffset"] + answer["size"])
