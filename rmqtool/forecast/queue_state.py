@@ -186,7 +186,8 @@ class QueueState:
             loaded.end = last.start + loaded.file_size
             if loaded.physical_offset_at(last, 0) < log_end:
                 if last.path in own_files and entered_end is not None:
-                    count = (entered_end - last.start) // loaded.kind.size
+                    # Of a file that was made for a record which then was no new one, the first unit stays all the same.
+                    count = max(1, (entered_end - last.start) // loaded.kind.size)
                 else:
                     count = self._accepted_units(last, log_end)
                 self.physical_end = loaded.physical_end(last, (count - 1) * loaded.kind.size, self.rules)
