@@ -16,6 +16,7 @@ from rmqtool.forecast.options import ForecastOptions, forecast_options
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import SYS_FLAG_AT
+from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -324,3 +325,25 @@ def test_a_unit_whose_record_would_end_after_all_numbers(judge_of: JudgeOf, tmp_
     with judge.open(path, CONFIG) as store:
         [row] = [row for row in store.read(brief=True)["queues"] if row["topic"] == "T"]
     assert forecast.lost.messages == 150 - len({message[2] for message in row["messages"] if message[1] == "FOUND"})
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3", "5.4.0", "5.5.1"])
+def test_a_full_queue_file_that_ends_with_an_older_unit(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    """A start makes the next file for a record that the queue has already, and counts its first unit of zeros.
+
+    It reads that file again, because another queue leads behind the end of the log.
+    """
+    judge, path = judge_of(version), tmp_path / "store"
+    path.mkdir()
+    store = judge.open(path, CONFIG)
+    store.put(*({"topic": "T", "queueId": 0, "body": bytes(400)} for _ in range(99)))
+    (last,) = store.put({"topic": "T", "queueId": 1, "body": bytes(400)})
+    store.wait_dispatched()
+    store.halt()
+    queue_file = path / "consumequeue" / "T" / "0" / f"{0:020}"
+    units = queue_file.read_bytes()
+    queue_file.write_bytes(units[:-UNIT_SIZE] + units[90 * UNIT_SIZE : 91 * UNIT_SIZE])
+    file, position = log_file(path, last["physicalOffset"])
+    content = file.read_bytes()
+    file.write_bytes(content[:position] + bytes(len(content) - position))
+    assert_same(judge, path, CONFIG)
