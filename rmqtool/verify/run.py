@@ -17,7 +17,10 @@ from typing import Final
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.reading.version_evidence import has_indexed_tags
+from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes, topic_text
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
@@ -218,7 +221,7 @@ class _Verifier:
             self.store,
             self.rules,
             self.options,
-            DispatchSettings(self.rules, batch_topics=frozenset() if self.store.queue_database else batch),
+            DispatchSettings(self._dispatch_rules(), batch_topics=frozenset() if self.store.queue_database else batch),
             queues.plain,
             queues.batch,
             queues.order,
@@ -236,6 +239,13 @@ class _Verifier:
             return context
         of_second = replace(context, queues=second.plain, order=second.order, dispatched_end=second.dispatched)
         return replace(context, second=replace(of_second, batch_queues={}, index=()))
+
+    def _dispatch_rules(self) -> BrokerRules:
+        """By which rules the queues may have been written: where there are light queues, by those that know them."""
+        is_known = self.rules.multi_dispatch is not MultiDispatch.NONE
+        if is_known or not any(topic.startswith(LMQ_PREFIX) for topic, _ in self.store.queues):
+            return self.rules
+        return replace(self.rules, multi_dispatch=rules_for(NEWEST).multi_dispatch)
 
     def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
         """After the start of the last record that was dispatched, as far as queues and index show it."""
