@@ -305,10 +305,13 @@ class QueueMatch:
             return
         offsets, places = entries.queue_offsets[numbers], entries.physical_offsets[numbers]
         sizes = entries.record_sizes[numbers]
-        breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + 1) + 1
+        # Those of an earlier generation do not go on behind one that is there.
+        breaks = np.flatnonzero((offsets[1:] != offsets[:-1] + 1) | (numbers[1:] != numbers[:-1] + 1)) + 1
         for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(offsets)], strict=True):
             size = int(sizes[low:high].sum(dtype=np.int64))
-            run = Missing(*key, int(offsets[low]), high - low, int(places[low]), int(places[high - 1]), size)
+            is_first, is_last = int(numbers[low]) == 0, int(numbers[high - 1]) == entries.queue_offsets.size - 1
+            first, last = int(places[low]), int(places[high - 1])
+            run = Missing(*key, int(offsets[low]), high - low, first, last, size, is_first, is_last)
             self.missing.append(run)
 
     def _finding(self, wrong: Mismatch, kind: str, message: str, **details: Any) -> Finding:

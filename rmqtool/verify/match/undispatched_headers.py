@@ -117,7 +117,7 @@ def _dispatched(context: VerifyContext, name: TypedQueueKey) -> Iterator[QueueRu
     queue = context.queues.get(name[:2])
     if queue is not None and queue.end > queue.first:
         newest = newest_start(queue.units, context.store.commitlog[-1].end)[1]
-        if newest >= context.store.log_start:
+        if not 0 <= newest < context.store.log_start:
             yield QueueRun(queue.first, queue.end, 0, newest, queue.end - queue.first)
 
 

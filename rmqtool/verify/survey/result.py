@@ -18,6 +18,8 @@ class Missing(NamedTuple):
         queue_offset, physical_offset: of the first one.
         last_physical_offset: of the last one.
         byte_count: of their records.
+        is_first, is_last: whether there is no other message of the queue before the first, and after the last one, in
+            the chunk of the log that was compared.
     """
 
     topic: bytes
@@ -28,6 +30,8 @@ class Missing(NamedTuple):
     physical_offset: int
     last_physical_offset: int
     byte_count: int
+    is_first: bool
+    is_last: bool
 
     @property
     def queue(self) -> TypedQueueKey:
@@ -110,18 +114,20 @@ def merge(results: Iterable[SplitResult]) -> SplitResult:
 
 
 def _append(runs: list[Missing], run: Missing, last_runs: dict[TypedQueueKey, int]) -> None:
-    """Add a run, or lengthen the queue's last one: however the log was cut, the runs are the same.
+    """Add a run, or lengthen the queue's last one, which is of another chunk: neither has another message in between.
 
     Args:
         last_runs: number of each queue's last run.
     """
     number = last_runs.get(run.queue)
-    if number is not None and runs[number].queue_offset + runs[number].message_count == run.queue_offset:
-        last = runs[number]
+    last = runs[number] if number is not None else None
+    is_next = last is not None and last.queue_offset + last.message_count == run.queue_offset
+    if number is not None and last is not None and is_next and last.is_last and run.is_first:
         runs[number] = last._replace(
             message_count=last.message_count + run.message_count,
             last_physical_offset=run.last_physical_offset,
             byte_count=last.byte_count + run.byte_count,
+            is_last=run.is_last,
         )
     else:
         last_runs[run.queue] = len(runs)

@@ -209,25 +209,30 @@ def _judge(case: LifeCase) -> None:
     case.floor = _floor(case)
     routed = sum(1 for topic in dead_records(case).values() if life.has_route(topic))
     if not case.faults and not life.rough and not _is_brought_back(case) and len(seen_dead(case)) == routed:
-        if _are_all_served(case):
-            _check_healthy(case)
-        else:
+        if not _are_all_served(case):
             _check_noticed(case)
+        elif not _may_lack_ends(case):
+            _check_healthy(case)
     _check_advice(case)
     _check_lone(case)
 
 
 def _are_all_served(case: LifeCase) -> bool:
-    """Whether consumers get each message that nobody deleted, at the place that its broker gave it, and so it goes on.
+    """Whether consumers get each message that nobody deleted, at the place that its broker gave it.
 
     A start after a kill enters the last files of the log only, where an earlier one has left a younger time than a
     clock that was set back: 4.9.8 and 5.5.1 went on with numbers that older records have.
     """
+    return all(case.truth.served.get(name) == at for name, at in case.owed)
+
+
+def _may_lack_ends(case: LifeCase) -> bool:
+    """Whether a queue in RocksDB goes on with lower numbers: a kill has lost its rows, and then its records expired."""
     life, ends = case.life, case.truth.queues
     assert life is not None
-    if case.base.plan.has_database and any(ends.get(name, (0, 0))[1] < end for name, end in life.ends.items()):
-        return False  # a kill lost the rows, and then the records expired
-    return all(case.truth.served.get(name) == at for name, at in case.owed)
+    return case.base.plan.has_database and any(
+        ends.get(name, (0, 0))[1] < queue_offset for name, queue_offset in life.ends.items()
+    )
 
 
 def _check_noticed(case: LifeCase) -> None:
