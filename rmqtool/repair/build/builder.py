@@ -134,10 +134,9 @@ class BuildContext:
 
         These tell where a topic begins again; once that is known, the wanted ones are enough.
         """
-        wanted, store = self.request.queue, self.store
-        if wanted is None or self.removed.again:
+        wanted, topics = self.request.queue, self.request.topics
+        if wanted is None or not topics or self.removed.again:
             return wanted
-        topics = {topic for topic, queue_id in (*store.queues, *store.batch_queues) if wanted(topic, queue_id)}
         return lambda topic, queue_id: topic in topics or wanted(topic, queue_id)
 
     @property

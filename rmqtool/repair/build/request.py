@@ -76,9 +76,11 @@ class BuildRequest:
         log_end: records from here on do not count; None reads to the end of the log.
         earlier: where files of the log begin that lie before the store's, if it is a window of a larger one: what
             queues and index have there stays as it is, and must reach up to the first record here.
+        topics: of the wanted queues, where these are some of all.
     """
 
     queue: Callable[[str, int], bool] | None
     index: bool
     log_end: int | None = None
     earlier: tuple[int, ...] = ()
+    topics: frozenset[str] = frozenset()

@@ -340,10 +340,9 @@ class _Recover:
             selector = None
         if selector is not None and self._store.extensions and not self._window.is_whole:
             raise WindowTooSmall(0)  # the addresses of an extension's units count from its first one
-        built = build(
-            self._store, self._rules, BuildRequest(selector, with_index, log_end, self._window.earlier), self._staging,
-            self._options.build, self._on_progress,
-        )  # fmt: skip
+        topics = frozenset(topic for topic, _ in names or ())
+        request = BuildRequest(selector, with_index, log_end, self._window.earlier, topics)
+        built = build(self._store, self._rules, request, self._staging, self._options.build, self._on_progress)
         self._demand_larger_than(built.log_end)
         if built.needs is not None:
             raise WindowTooSmall(built.needs)
