@@ -19,7 +19,7 @@ from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step, undecode
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
-from rmqtool.verify.catalog.finding import NOT_READABLE_BY_VERSION, Finding
+from rmqtool.verify.catalog.finding import NOT_READABLE_BY_VERSION, SALVAGE, Finding
 from rmqtool.verify.catalog.registry import BY_ID
 
 
@@ -67,12 +67,12 @@ def step_after_plan(
     """
     if (step := stray_file_step(damage, store) or blocked_step(assessment)) is not None:
         return step
-    if damage and all(finding.id == NOT_READABLE_BY_VERSION for finding in damage):
-        return NextStep(
-            None, f"{NOT_READABLE_BY_VERSION}: {BY_ID[NOT_READABLE_BY_VERSION].remedy}", needs_decision=True
-        )
     if damage:
-        return NextStep(line("salvage"), "keep what lies after the damage:")
+        # What salvage has left, and what no version but a newer one reads, it does not mend the next time either.
+        unmended = next((finding for finding in damage if finding.id == NOT_READABLE_BY_VERSION), damage[0])
+        if plan.command == SALVAGE or all(finding.id == NOT_READABLE_BY_VERSION for finding in damage):
+            return NextStep(None, f"{unmended.id}: {BY_ID[unmended.id].remedy}", needs_decision=True)
+        return NextStep(line(SALVAGE), "keep what lies after the damage:")
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do; the broker can be started")
     if (command := next((left.command for left in plan.remaining if left.command), None)) is not None:

@@ -157,9 +157,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     error(
         NOT_READABLE_BY_VERSION,
-        "A record of a version that the chosen broker does not know (magic V2).",
-        (("up to 5.0.0", "the first such record ends the commit log"), ("5.1.0 and later", "read")),
-        "start this store only with a broker 5.1.0 or later",
+        "A record that the chosen broker does not read: of version 2 (magic V2), or with IPv6 hosts.",
+        (
+            ("up to 4.5.2", "the first such record ends the commit log"),
+            ("4.6.0 to 5.0.0", "the first record of version 2 ends the commit log; IPv6 hosts are read"),
+            ("5.1.0 and later", "read"),
+        ),
+        "start this store only with a broker that reads it: 5.1.0 or later; IPv6 hosts 4.6.0 or later",
     ),
     error(
         "commitlog.record-crc-mismatch",

@@ -59,11 +59,17 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
     """
     findings = _damage(context, walk, lookup, lost)
     rows = lookup.rows
-    if not context.rules.reads_v2:
-        v2 = lookup.messages[rows["magic"][lookup.messages] == commitlog.MAGIC_V2]
-        if len(v2):
-            text = f"{len(v2)} records of version 2, the first one ends the commit log for {context.rules.version}"
-            findings.append(_at(context, NOT_READABLE_BY_VERSION, rows[v2[0]], text, count=len(v2)))
+    messages, rules = lookup.messages, context.rules
+    unknown = []
+    if not rules.reads_v2:
+        unknown.append(("of version 2", rows["magic"][messages] == commitlog.MAGIC_V2))
+    if not rules.ipv6_hosts:
+        unknown.append(("with IPv6 hosts", (rows["sys_flag"][messages] & system_flag.HOSTS_V6) != 0))
+    for what, are_unknown in unknown:
+        if are_unknown.any():
+            count, first = int(are_unknown.sum()), rows[messages[are_unknown][0]]
+            text = f"{count} records {what}, the first one ends the commit log for {rules.version}"
+            findings.append(_at(context, NOT_READABLE_BY_VERSION, first, text, count=count))
     prepared = rows["prepared_transaction_offset"][lookup.messages]
     tombstones = prepared == TOMBSTONE
     for number in lookup.messages[tombstones].tolist():
