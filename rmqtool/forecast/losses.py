@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -303,15 +304,15 @@ class LossCounter:
     def _unserved_of(self, name: QueueName) -> _Unserved:
         topic, log_minimum = name[0], self._log_minimum
         queue_ids = sorted({queue_id for other, queue_id in (*self._served, name) if other == topic})
-        starts, is_stored = list[LiveStart](), False
+        starts, in_store = list[LiveStart](), set[int]()
         for queue_id in queue_ids:
             stored = self._stored.live_start(f"{QUEUES}/{topic}/{queue_id}", log_minimum) if self._stored else None
             units = self._served.get((topic, queue_id))
             entered = units.live_start(log_minimum) if units is not None else None
             found = [LiveStart(topic, queue_id, *start) for start in (stored, entered) if start is not None]
             starts += [max(found, key=lambda start: start.physical_offset)] if found else []
-            is_stored |= stored is not None
-        unserved = _Unserved(starts, is_stored=is_stored)
+            in_store |= {queue_id} if stored is not None else set()
+        unserved = _Unserved(starts, in_store)
         if topic in self._order.begins:
             unserved.begins_again(self._order.begins[topic])
         return unserved
@@ -379,9 +380,9 @@ class LiveStart(NamedTuple):
 class _Unserved:
     """Messages of one topic that are not served, counted between the places where its queues start."""
 
-    def __init__(self, starts: Iterable[LiveStart], *, is_stored: bool) -> None:
-        """`is_stored` tells that the units are there before the start: then they tell where queues began again."""
-        self._is_stored = is_stored
+    def __init__(self, starts: Iterable[LiveStart], in_store: AbstractSet[int]) -> None:
+        """`in_store` are the queues with units before the start: these tell where the topic began again."""
+        self._in_store = in_store
         self._starts = sorted(starts, key=lambda start: start.physical_offset)
         self._places = np.array([start.physical_offset for start in self._starts], np.int64)
         self._counts = np.zeros((len(self._starts) + 1, 2), np.int64)
@@ -396,7 +397,7 @@ class _Unserved:
         """Take records of a queue; what comes after its first unit continues it, and nobody has removed it."""
         counted = records
         start = next((start for start in self._starts if start.queue_id == queue_id), None)
-        if self._is_stored and start is not None:
+        if start is not None and queue_id in self._in_store:
             follows = records.physical_offsets >= start.physical_offset
             counted, following = records.some(~follows), records.some(follows)
             self._following += following.message_counts.sum(), following.sizes.sum()
@@ -411,7 +412,7 @@ class _Unserved:
 
     def begins_again(self, physical_offset: int) -> None:
         """A generation begins, as the order of the records shows it; none from there on has been taken yet."""
-        if self._is_stored:
+        if self._in_store:
             return
         self._order_begin = physical_offset
         number = int(np.searchsorted(self._places, physical_offset))
