@@ -310,7 +310,7 @@ def _units_there(case: LifeCase, store: Path) -> set[tuple[str, int, int, int]]:
             and int.from_bytes(unit[:8], "big", signed=True) == at
         }
     units = set()
-    for file in (file for file in folder.glob("*/[0-9]*/[0-9]*") if file.name.isdigit()):
+    for file in (file for file in folder.glob("*/[0-9]*/[0-9]*") if file.name.isdigit() and file.is_file()):
         content, begin = file.read_bytes(), int(file.name)
         topic, queue_id = file.parts[-3], int(file.parts[-2])
         for at in range(0, len(content) - UNIT + 1, UNIT):
