@@ -82,6 +82,15 @@ class StoredUnits:
                 return place + int(live[0]), int(offsets[live[0]])
         return None
 
+    def newest(self, directory: str) -> int:
+        """The highest physical offset to which a unit of a queue leads; -1 without one.
+
+        Args:
+            directory: see `physical_offsets`.
+        """
+        places = self._places(directory)
+        return max((int(self.physical_offsets(directory, *place).max(initial=-1)) for place in places), default=-1)
+
     def _places(self, directory: str) -> Iterator[tuple[int, int]]:
         """Where a queue has units: queue offset and count, of many at a time."""
         spans = []

@@ -26,6 +26,7 @@ from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, Que
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT, UNIT_SIZE
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.store.sink import FileSink, ReadableSink
 
@@ -93,12 +94,13 @@ class GapPreservingQueueWriter(QueueWriter):
         Args:
             kept: has what the queue had before.
             removed_before: records before this physical offset were removed, but for those that the queue has, and
-                those after them, which continue it.
+                those after them, which continue it. Nothing is new in a queue of a topic that is no more.
         """
         super().__init__(sink, directory, file_size, rules, end)
         self._built, self._log, self._kept, self._removed_before = sink, log, kept, removed_before
         self._first_start = self._last_start
         """Stream position at which the first file begins; of those that were there, the last one."""
+        self._newest = kept.newest(directory) if kept is not None and removed_before == OFFSETS_END else -1
         self._has_kept = False
         """Whether the queue has the unit of a record that was put: those after it continue the queue."""
         self._last_place = -1
@@ -130,6 +132,8 @@ class GapPreservingQueueWriter(QueueWriter):
         if entries.physical_offsets.size and entries.physical_offsets[0] < self._removed_before:
             follows = _follow(self._are_kept(entries), self._has_kept)
             self._has_kept = bool(follows[-1])
+            if self._removed_before == OFFSETS_END:
+                follows &= entries.physical_offsets <= self._newest
             stays = (entries.physical_offsets >= self._removed_before) | follows
             entries, codes = entries.some(stays), codes[stays]
         for start, stop in _runs(entries.queue_offsets):
@@ -409,7 +413,10 @@ class NewestBatchQueueWriter(BatchQueueWriter):
     def put(self, entries: QueueEntries) -> None:
         """Enter records, in log order; see `BatchQueueWriter.put`."""
         is_kept = np.isin(entries.physical_offsets, self._kept)
-        stays = (entries.physical_offsets >= self._removed_before) | _follow(is_kept, self._has_kept)
+        follows = _follow(is_kept, self._has_kept)
+        if self._removed_before == OFFSETS_END:
+            follows &= entries.physical_offsets <= self._kept.max(initial=-1)
+        stays = (entries.physical_offsets >= self._removed_before) | follows
         entries, is_kept = entries.some(stays), is_kept[stays]
         offsets, ends = entries.queue_offsets, entries.queue_offsets + entries.batch_sizes
         start = 0
