@@ -426,15 +426,23 @@ def _check_broker(case: LifeCase, repaired: Path, what: str, steps: list[Answer]
 
 
 def _check_written(case: LifeCase, repaired: Path, what: str, steps: list[Answer]) -> None:
-    """No command puts messages of a topic without a route into queues, but for those that a start puts there."""
+    """No command puts messages of a topic without a route into queues.
+
+    But for those that a start puts there, and those between messages that such a queue has.
+    """
     assert case.life is not None
     if case.lacks_topics:
         return
     dead = {at: topic for at, topic in dead_records(case).items() if not case.life.has_route(topic)}
     before = _units_there(case, case.store) | _units_there(case, case.base.path)
     entered = {*case.served_without.values(), *case.truth.served.values()}
+    newest: dict[tuple[str, int], int] = {}
+    for topic, queue_id, _, at in before:
+        newest[topic, queue_id] = max(at, newest.get((topic, queue_id), -1))
     rows = sorted(
-        row for row in _units_there(case, repaired) - before if dead.get(row[3]) == row[0] and row[3] not in entered
+        row
+        for row in _units_there(case, repaired) - before
+        if dead.get(row[3]) == row[0] and row[3] not in entered and row[3] > newest.get(row[:2], -1)
     )
     if rows:
         case.differs(f"{what}: writes deleted messages", f"{len(rows)}: {rows[:6]} {_told(steps)}")
