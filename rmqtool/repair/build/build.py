@@ -27,7 +27,7 @@ from rmqtool.repair.build.index_prefix import IndexPrefix, copied_prefix
 from rmqtool.repair.build.log_pass import LogReading, ReadRows
 from rmqtool.repair.build.parallel import build_in_parallel
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
-from rmqtool.repair.build.result import BuildResult
+from rmqtool.repair.build.result import BuildResult, Generations
 from rmqtool.repair.build.segment_dispatch import DispatchResult, DispatchTask
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -72,7 +72,7 @@ def build(
         removed = replace(setup.removed, again=again)
         builder = _Build(replace(setup, removed=removed), directory, on_progress)
         builder.run(runner)
-        builder.built.again = dict(again)
+        builder.built.generations = {topic: Generations(begin) for topic, begin in again.items()}
     return builder.built
 
 

@@ -16,12 +16,11 @@ from rmqtool.errors import UnknownSizeError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.queue_name import topic_bytes
-from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, NewestBatchQueueWriter, RecordOffsets
 from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.build.queue_prefix import QueuePrefixes
 from rmqtool.repair.build.request import BuildOptions, BuildRequest, RemovedTopics
-from rmqtool.repair.build.result import BuiltQueues
+from rmqtool.repair.build.result import BuiltQueues, Generations
 from rmqtool.scan.log import may_hold_data
 from rmqtool.store.config.config_json import TOPICS, batch_topics, topics, whole_topics
 from rmqtool.store.config.read_config import read_config
@@ -205,12 +204,13 @@ class QueueIndexBuilder:
             )
         built = BuiltQueues(refused=tuple(sorted(self.writer.refused.values())))
         for topic, queue_id, queue in self.writer.queues():
-            if isinstance(queue, GapPreservingQueueWriter | NewestBatchQueueWriter) and queue.began_again is not None:
-                built.again[topic] = min(queue.began_again, built.again.get(topic, OFFSETS_END))
+            if isinstance(queue, GapPreservingQueueWriter):
+                queue.finish()
+            if isinstance(queue, GapPreservingQueueWriter | NewestBatchQueueWriter):
+                built.generations.setdefault(topic, Generations()).add(queue.generations)
             if not is_wanted(topic, queue_id):
                 continue
             if isinstance(queue, GapPreservingQueueWriter):
-                queue.finish()
                 built.gap_units += queue.gap_units
                 if queue.misplaced:
                     built.displaced[f"{topic}/{queue_id}"] = queue.misplaced

@@ -28,6 +28,7 @@ from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT, UNIT_SIZE
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.build.kept_units import KeptUnits
+from rmqtool.repair.build.result import Generations
 from rmqtool.store.sink import FileSink, ReadableSink
 
 GAP_UNITS_MAX: Final = 1 << 24
@@ -73,7 +74,7 @@ class GapPreservingQueueWriter(QueueWriter):
     Attributes:
         gap_units: once finished, units that stand where the log has no record.
         superseded: records whose places, or places before them, newer records of the queue have.
-        began_again: physical offset of the record with which the whole queue began again; None where it did not.
+        generations: where the whole queue began again, if it did.
         file_times_ms: store time of the last record in each file, by the file's start in the queue's stream.
     """
 
@@ -116,7 +117,7 @@ class GapPreservingQueueWriter(QueueWriter):
         self._step_back: tuple[QueueEntries, Int64s] | None = None
         """A single record at the place of an older one; the next record tells whether the queue continues there."""
         self.gap_units = self.superseded = 0
-        self.began_again: int | None = None
+        self.generations = Generations()
         self.file_times_ms: dict[int, int] = {}
 
     def shows(self, entries: QueueEntries) -> NDArray[np.bool_]:
@@ -175,6 +176,8 @@ class GapPreservingQueueWriter(QueueWriter):
     def _append(self, run: QueueEntries, codes: Int64s) -> None:
         """Enter records at the queue's end, or after a gap."""
         first = int(run.queue_offsets[0])
+        if first == 0 and self._last_start is None:
+            self.generations.starts.add(int(run.physical_offsets[0]))
         if self._next_queue_offset is None or first > self._next_queue_offset:
             self._fill_gap(first, int(run.physical_offsets[0]))
         super().put(run, codes)
@@ -254,7 +257,7 @@ class GapPreservingQueueWriter(QueueWriter):
         if begins_again:
             self._first_start = self._last_start = self._next_queue_offset = self.begin = None
             self._end = 0
-            self.began_again = physical_offset
+            self.generations = Generations(physical_offset, self._last_place)
         else:
             self._last_start, self._end = self._file_start(position - UNIT_SIZE), position
             self._next_queue_offset = place
@@ -363,6 +366,7 @@ class GapPreservingQueueWriter(QueueWriter):
         more, and do not start where the last file of a queue is full.
         """
         if self._step_back is not None:
+            self.generations.starts.add(int(self._step_back[0].physical_offsets[0]))
             self._leave_out(*self._step_back, None)
         self.gap_units = sum(high - low for low, high in self._gaps)
         if self._dead_end is None:
@@ -388,7 +392,7 @@ class NewestBatchQueueWriter(BatchQueueWriter):
     """One queue of 46-byte units that has its newest records only, where it began again.
 
     Attributes:
-        superseded, began_again: see `GapPreservingQueueWriter`.
+        superseded, generations: see `GapPreservingQueueWriter`.
     """
 
     def __init__(
@@ -408,7 +412,7 @@ class NewestBatchQueueWriter(BatchQueueWriter):
         self._starts: list[int] = []
         self._has_kept = False
         self.superseded = 0
-        self.began_again: int | None = None
+        self.generations = Generations()
 
     def put(self, entries: QueueEntries) -> None:
         """Enter records, in log order; see `BatchQueueWriter.put`."""
@@ -448,7 +452,7 @@ class NewestBatchQueueWriter(BatchQueueWriter):
             self._sink.remove(self._path(start))
         self._starts, self._last_start, self._end, self.begin = [], None, 0, None
         self._physical_offset = -1
-        self.began_again = physical_offset
+        self.generations = Generations(physical_offset, physical_offset - 1)
 
 
 def _follow(are_kept: NDArray[np.bool_], was_kept: bool) -> NDArray[np.bool_]:

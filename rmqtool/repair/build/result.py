@@ -12,6 +12,7 @@ from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, EXTENSIONS, QUE
 from rmqtool.engine.dispatch.index_writer import DIRECTORY as INDEX
 from rmqtool.engine.dispatch.index_writer import number_behind
 from rmqtool.errors import UnreadableError
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.build.request import BuildRequest
 from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_content
 from rmqtool.repair.machine.disk import within_range
@@ -25,13 +26,43 @@ NAMED_MAX: Final = 5
 
 
 @dataclass
+class Generations:
+    """What the queues of a topic tell of where it begins again.
+
+    All that was removed lies in the log before all that came after it. So of a queue that does not begin again, or of
+    which the last record alone steps back, the first record is new too if it lies behind the last removed one.
+
+    Attributes:
+        again: the first place where a queue begins again.
+        old_end: the last record before the place where its queue begins again.
+        starts: places of single records that step back, and of the first records of queues.
+    """
+
+    again: int = OFFSETS_END
+    old_end: int = -1
+    starts: set[int] = field(default_factory=set)
+
+    def add(self, other: Generations) -> None:
+        """Hear other queues too."""
+        self.again, self.old_end = min(self.again, other.again), max(self.old_end, other.old_end)
+        self.starts |= other.starts
+
+    @property
+    def begin(self) -> int | None:
+        """Physical offset of the first record of the last generation; None where there is but one."""
+        if self.again == OFFSETS_END:
+            return None
+        return min((start for start in self.starts if self.old_end < start < self.again), default=self.again)
+
+
+@dataclass
 class BuiltQueues:
     """What came of queues.
 
     Attributes:
         repeated: records that found their place in a queue taken.
         superseded: records whose places newer ones of their queue have.
-        again: where in the log topics begin again of which a queue does, by topic.
+        generations: what tells where topics begin again, by topic.
         gap_units: units for messages that the log does not have.
         displaced: records at another queue offset than they say, by queue.
         file_times_ms: store time of the last record in a queue file, by path.
@@ -40,18 +71,24 @@ class BuiltQueues:
 
     repeated: int = 0
     superseded: int = 0
-    again: dict[str, int] = field(default_factory=dict)
+    generations: dict[str, Generations] = field(default_factory=dict)
     gap_units: int = 0
     displaced: dict[str, int] = field(default_factory=dict)
     file_times_ms: dict[str, int] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
 
+    @property
+    def again(self) -> dict[str, int]:
+        """Where in the log topics begin again of which a queue does, by topic."""
+        begins = ((topic, generations.begin) for topic, generations in self.generations.items())
+        return {topic: begin for topic, begin in begins if begin is not None}
+
     def add(self, others: BuiltQueues) -> None:
         """Count other queues of the same store too."""
         self.repeated += others.repeated
         self.superseded += others.superseded
-        for topic, physical_offset in others.again.items():
-            self.again[topic] = min(physical_offset, self.again.get(topic, physical_offset))
+        for topic, generations in others.generations.items():
+            self.generations.setdefault(topic, Generations()).add(generations)
         self.gap_units += others.gap_units
         self.displaced.update(others.displaced)
         self.file_times_ms.update(others.file_times_ms)

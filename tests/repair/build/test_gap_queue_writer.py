@@ -11,8 +11,10 @@ import pytest
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.repair.build.build import build
 from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
 from rmqtool.repair.build.kept_units import KeptUnits
+from rmqtool.repair.build.request import BuildRequest
 from rmqtool.store.sink import DirectorySink
 from tests.engine.memory_view import log_file, made_store, queue_file, record
 
@@ -86,7 +88,7 @@ def test_a_queue_that_began_again_has_its_newest_records_only(tmp_path: Path) ->
     queue, writer = built(tmp_path, [*range(15), 0, 1, 2])
     assert queue == [15, 16, 17]
     assert writer.superseded == 15
-    assert writer.began_again == sum(sizes_of(range(15)))
+    assert writer.generations.begin == sum(sizes_of(range(15)))
     assert [file.name for file in (tmp_path / QUEUE).iterdir()] == [f"{0:020d}"]
 
 
@@ -94,7 +96,7 @@ def test_a_queue_that_began_again_has_its_newest_records_only(tmp_path: Path) ->
 def test_a_queue_that_goes_on_in_its_middle(tmp_path: Path, parts: Parts) -> None:
     queue, writer = built(tmp_path, [0, 1, 2, 3, 4, 5, 3, 4, 5], parts=parts)
     assert queue == [0, 1, 2, 6, 7, 8]
-    assert (writer.superseded, writer.began_again) == (3, None)
+    assert (writer.superseded, writer.generations.begin) == (3, None)
 
 
 def test_one_record_that_steps_back_is_left_out(tmp_path: Path) -> None:
@@ -149,3 +151,25 @@ def test_what_comes_after_a_record_that_the_queue_has_continues_it(tmp_path: Pat
     assert built(tmp_path / "after", [0, 1, 2, 3], kept=[0, 1], removed_before=3)[0] == [0, 1, 2, 3]
     parts = ([0, 1], [2], [3])
     assert built(tmp_path / "parts", [0, 1, 2, 3], kept=[0, 1], removed_before=3, parts=parts)[0] == [0, 1, 2, 3]
+
+
+def test_single_records_of_the_last_generation_count_too(tmp_path: Path) -> None:
+    """One queue shows where the topic began again; in others one new record steps back alone, or is the first one."""
+    places = [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (3, 0), (1, 2), (0, 0), (2, 0), (1, 0), (1, 1)]
+    records: list[bytes] = []
+    for queue_id, queue_offset in places:
+        records.append(record(sum(map(len, records)), queue_id=queue_id, queue_offset=queue_offset))
+    starts = [sum(map(len, records[:number])) for number in range(len(records))]
+    sizes = {"commitlog_file_size": LOG_SIZE, "consumequeue_file_size": FILE_UNITS * UNIT_SIZE}
+    store = made_store({f"commitlog/{0:020d}": log_file(records, LOG_SIZE)}, **sizes)
+    result = build(store, rules_for(NEWEST), BuildRequest(lambda _topic, _queue_id: True, index=False), tmp_path)
+    assert result.again == {"T": starts[7]}
+    built_units = {
+        int(path.parts[-2]): [
+            starts.index(int(unit["physical_offset"]))
+            for unit in np.frombuffer(path.read_bytes(), UNIT.dtype)
+            if unit["record_size"]
+        ]
+        for path in tmp_path.glob("consumequeue/T/*/*")
+    }
+    assert built_units == {0: [7], 1: [9, 10], 2: [8]}
