@@ -338,7 +338,9 @@ class LossCounter:
 class _Order:
     """Tells where topics begin again by the order of their records alone.
 
-    A single record that steps back says nothing, for its header may be wrong: two have to follow each other.
+    A single record that steps back says nothing, for its header may be wrong: two have to follow each other. Where a
+    queue shows it like this, single records and first ones of other queues are new too, if they lie behind the last
+    old one.
 
     Attributes:
         begins: physical offset at which the last generation of a topic begins; only of those with more than one.
@@ -346,23 +348,38 @@ class _Order:
 
     def __init__(self) -> None:
         self.begins: dict[str, int] = {}
-        self._next: dict[QueueName, int] = {}
+        self._last: dict[QueueName, tuple[int, int]] = {}
+        """Of each queue the queue offset that comes next, and where its last record lies."""
         self._begun: defaultdict[str, set[int]] = defaultdict(set)
         """Queues of the last generation that have begun again."""
+        self._alone: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        """The last of these records of each queue."""
 
     def take(self, by_queue: Iterable[tuple[QueueName, QueueEntries]]) -> set[str]:
         """Take the next records of all queues; the topics of which a generation begins with one of them."""
         begins: list[tuple[int, QueueName]] = []
+        old_ends: dict[str, int] = {}
         for name, entries in by_queue:
-            first, ends = entries.queue_offsets, entries.queue_offsets + entries.batch_sizes
-            before = np.append(self._next.get(name, 0), ends[:-1])
-            self._next[name] = int(ends[-1])
-            again = np.flatnonzero((first[:-1] < before[:-1]) & (first[1:] == ends[:-1]))
-            begins += [(place, name) for place in entries.physical_offsets[again].tolist()]
+            topic, queue_id = name
+            offsets, places = entries.queue_offsets, entries.physical_offsets
+            next_offset, last_place = self._last.get(name, (0, -1))
+            expected = np.append(next_offset, (offsets + entries.batch_sizes)[:-1])
+            goes_on = np.append(offsets[1:] == expected[1:], False)
+            for at in np.flatnonzero(offsets < expected).tolist():
+                if goes_on[at]:
+                    begins.append((int(places[at]), name))
+                    before = int(places[at - 1]) if at else last_place
+                    old_ends[topic] = max(before, old_ends.get(topic, -1))
+                else:
+                    self._alone[topic][queue_id] = int(places[at])
+            if last_place < 0 and int(offsets[0]) == 0:
+                self._alone[topic].setdefault(queue_id, int(places[0]))
+            self._last[name] = int(offsets[-1] + entries.batch_sizes[-1]), int(places[-1])
         topics = set[str]()
         for physical_offset, (topic, queue_id) in sorted(begins):
             if topic not in self.begins or queue_id in self._begun[topic]:
-                self.begins[topic], self._begun[topic] = physical_offset, set()
+                alone = (at for at in self._alone[topic].values() if old_ends[topic] < at < physical_offset)
+                self.begins[topic], self._begun[topic] = min(alone, default=physical_offset), set()
                 topics.add(topic)
             self._begun[topic].add(queue_id)
         return topics
