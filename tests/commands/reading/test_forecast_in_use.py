@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,21 @@ def test_keys_that_would_not_be_found_are_no_plain_ok(golden_copy: Unpacked) -> 
     command = answer["next_step"]["command"]
     assert rmqtool(*command.split()[1:], "--yes").code == 0
     assert forecast(path)[0].code == 0
+
+
+def test_the_index_of_another_log_finds_nothing(golden_copy: Unpacked) -> None:
+    """Its entries lead into this log too, but to other records: counted is what a broker finds by its keys."""
+    path, other = golden_copy(CLEAN), golden_copy("4.9.7-bodies")
+    rows = map(json.loads, rmqtool("dump", path, "--format", "jsonl").out.splitlines())
+    with_keys = (row for row in rows if {"KEYS", "UNIQ_KEY"} & (row["properties"] or {}).keys())
+    messages = [row for row in with_keys if row["transaction"] != "rollback"]
+    shutil.rmtree(path / "index")
+    shutil.copytree(other / "index", path / "index")
+    ran, answer = forecast(path)
+    assert answer["forecasts"][0]["unindexed_messages"] == len(messages) > 0
+    assert (ran.code, answer["verdict"]) == (3, "inconsistent")
+    assert rmqtool("rebuild", path, "--index", "--yes").code == 0
+    assert forecast(path)[0].code == rmqtool("verify", path).code == 0
 
 
 @pytest.mark.parametrize(("repeating", "words"), [(1, "1 queue gets"), (2, "2 queues get")])
