@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Final
 
@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.index_entries import index_entries
 from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, read_index_file
 from rmqtool.engine.dispatch.queue_entries import Rows
+from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
 from rmqtool.forecast.log_scan import Records
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats import system_flag
@@ -32,7 +35,11 @@ from rmqtool.formats.index import (
     SLOT_SIZE,
     entry_position,
     file_size,
+    key_hash,
+    key_text,
+    tag_text,
 )
+from rmqtool.formats.properties import KEYS, UNIQUE_KEY
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import is_java_long
 from rmqtool.store.index_file import IndexFile
@@ -41,6 +48,8 @@ from rmqtool.store.sink import DiscardingSink, FileSink
 from rmqtool.store.view import Entry
 
 _LAST_YEAR_MS: Final = 253_370_764_800_000
+SAMPLES: Final = 16
+"""Entries of a file by which the log is recognized."""
 
 
 class OffsetRanges:
@@ -93,7 +102,7 @@ class IndexState:
         self, store: Store, overlay: Overlay, rules: BrokerRules, options: ForecastOptions, *, keeps_content: bool
     ) -> None:
         """`keeps_content` keeps what is entered, so that it can be asked for; it is large, and counting needs none."""
-        self._overlay = overlay
+        self._store, self._overlay = store, overlay
         self._sink: FileSink = overlay if keeps_content else DiscardingSink()
         self._rules = rules
         self._enabled = options.enters_index
@@ -190,6 +199,8 @@ class IndexState:
             for physical_offset in reachable_records(files, entry, self.slot_count).tolist():
                 self.covered.add(physical_offset, physical_offset)
             return
+        if not self._is_of_log(file, files):
+            return
         self.covered.add(header.begin_physical_offset, header.end_physical_offset)
         self._before.add(header.begin_physical_offset, header.end_physical_offset)
         # A file may end in the middle of a record's keys, whose other entries are in the next one.
@@ -197,6 +208,23 @@ class IndexState:
         if header.begin_physical_offset != header.end_physical_offset:
             entries = 0
         self._split[header.end_physical_offset] = entries + file.entries_of_last_record()
+
+    def _is_of_log(self, file: IndexFile, files: OpenFiles) -> bool:
+        """Whether a file has keys of records of this log; nobody finds any by the index of another one.
+
+        It counts as one of this log where none of the entries that are looked at leads into the log.
+        """
+        log, last, leads_here = Log(self._store, self._rules, files), file.header.next_entry_number - 1, False
+        for number in sorted({1 + (last - 1) * sample // SAMPLES for sample in range(SAMPLES + 1)}):
+            entry = file.entry(number)
+            if not self._store.log_start <= entry.physical_offset < self._store.log_end:
+                continue
+            leads_here = True
+            with suppress(UnreadableError):
+                record = read_record(log, entry.physical_offset)
+                if record is not None and entry.key_hash in _hashes(record):
+                    return True
+        return not leads_here
 
     def _known_before(self, physical_offsets: NDArray[np.int64]) -> int:
         """How many of the entries, given by their records, a kept file has already."""
@@ -248,3 +276,10 @@ def _clock_behind(name: str) -> Callable[[], int]:
     except (ValueError, OverflowError):
         behind_ms = _LAST_YEAR_MS if name else 0
     return lambda: behind_ms
+
+
+def _hashes(record: Record) -> set[int]:
+    """The hashes under which versions enter a record."""
+    keys = [record.properties.get(UNIQUE_KEY, ""), *record.properties.get(KEYS, "").split(" ")]
+    texts = [key_text(record.topic, key) for key in keys if key]
+    return set(map(key_hash, [*texts, tag_text(record.topic, record.tags or "")]))
