@@ -309,8 +309,8 @@ class LossCounter:
             stored = self._stored.live_start(f"{QUEUES}/{topic}/{queue_id}", log_minimum) if self._stored else None
             units = self._served.get((topic, queue_id))
             entered = units.live_start(log_minimum) if units is not None else None
-            found = [LiveStart(topic, queue_id, *start) for start in (stored, entered) if start is not None]
-            starts += [max(found, key=lambda start: start.physical_offset)] if found else []
+            both = [LiveStart(topic, queue_id, *start) for start in (stored, entered) if start is not None]
+            starts += [max(both, key=lambda start: start.physical_offset)] if both else []
             in_store |= {queue_id} if stored is not None else set()
         unserved = _Unserved(starts, in_store)
         if topic in self._order.begins:

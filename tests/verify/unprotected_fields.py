@@ -54,7 +54,7 @@ TABLE: Final = (
         "index",
         "used_slot_count",
         "all from the slots in use to the entries",
-        "old releases count entries, and newer ones go on with their files",
+        "old releases count entries, and newer ones continue their files",
     ),
     Unjudged("index", "entry 0", "all", "never used"),
     Unjudged("index", "time_delta_seconds", "of the first entry", "counted from the start time of the file before"),

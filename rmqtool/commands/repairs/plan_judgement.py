@@ -68,10 +68,10 @@ def step_after_plan(
     if (step := stray_file_step(damage, store) or blocked_step(assessment)) is not None:
         return step
     if damage:
-        # What salvage has left, and what no version but a newer one reads, it does not mend the next time either.
-        unmended = next((finding for finding in damage if finding.id == NOT_READABLE_BY_VERSION), damage[0])
+        # What salvage has left, and what only a newer version reads, it does not repair the next time either.
+        left = next((finding for finding in damage if finding.id == NOT_READABLE_BY_VERSION), damage[0])
         if plan.command == SALVAGE or all(finding.id == NOT_READABLE_BY_VERSION for finding in damage):
-            return NextStep(None, f"{unmended.id}: {BY_ID[unmended.id].remedy}", needs_decision=True)
+            return NextStep(None, f"{left.id}: {BY_ID[left.id].remedy}", needs_decision=True)
         return NextStep(line(SALVAGE), "keep what lies after the damage:")
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do; the broker can be started")

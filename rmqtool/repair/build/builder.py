@@ -133,10 +133,10 @@ class BuildContext:
 
         These tell where a topic begins again; once that is known, the wanted ones are enough.
         """
-        wanted, topics = self.request.queue, self.request.topics
-        if wanted is None or not topics or self.removed.again:
-            return wanted
-        return lambda topic, queue_id: topic in topics or wanted(topic, queue_id)
+        is_wanted, topics = self.request.queue, self.request.topics
+        if is_wanted is None or not topics or self.removed.again:
+            return is_wanted
+        return lambda topic, queue_id: topic in topics or is_wanted(topic, queue_id)
 
     @property
     def log_starts(self) -> tuple[int, ...]:

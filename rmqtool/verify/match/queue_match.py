@@ -305,7 +305,7 @@ class QueueMatch:
             return
         offsets, places = entries.queue_offsets[numbers], entries.physical_offsets[numbers]
         sizes = entries.record_sizes[numbers]
-        # Those of an earlier generation do not go on behind one that is there.
+        # Those of an earlier generation do not continue behind one that is there.
         breaks = np.flatnonzero((offsets[1:] != offsets[:-1] + 1) | (numbers[1:] != numbers[:-1] + 1)) + 1
         for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(offsets)], strict=True):
             size = int(sizes[low:high].sum(dtype=np.int64))

@@ -5,7 +5,7 @@ expire. Where the topic is made again, its queues begin again too, so the log ha
 without a unit is of a removed one if the whole configuration does not have its topic, or if it lies in the log before
 the place where a queue of its topic began again: there a unit, at its own record's queue offset, has a place that an
 older record without a unit had before, or one before that. What comes after a record of which its own queue has the
-unit continues that queue, though: a start after a deletion enters some removed records again, and the broker goes on.
+unit continues that queue, though: a start after a deletion enters some removed records again, and the broker continues.
 
 Broker: `AdminBrokerProcessor#deleteTopic`, `DefaultMessageStore#cleanUnusedTopic`, `#deleteTopics`.
 """

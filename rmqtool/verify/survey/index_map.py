@@ -330,7 +330,7 @@ class IndexPass:
         told = {
             "begin_physical_offset": range(begins_at, begins_at + 1),
             "end_physical_offset": range(ends_at, ends_at + 1),
-            # Old releases count every entry and one more, and newer ones go on with such a file.
+            # Old releases count every entry and one more, and newer ones continue such a file.
             "used_slot_count": range(used, count + 2),
         }
         for name, expected in told.items():

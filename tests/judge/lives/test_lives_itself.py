@@ -68,7 +68,7 @@ def test_what_is_taken_away_and_what_comes_back_is_noticed(
         plan(
             Act(WRITES, {"count": 20, "topics": ["Orders", "T"]}),
             Act(DELETES, {"topic": "Orders"}),
-            Act(WRITES, {"count": 5, "topics": ["T"]}, CLEAN),
+            Act(USES_AGAIN, {"count": 9, "topics": ["Orders"]}, CLEAN),
         ),
         worker.judge_of,
         tmp_path,
@@ -80,6 +80,6 @@ def test_what_is_taken_away_and_what_comes_back_is_noticed(
     name, at = next(iter(case.floor.items()))
     judged.check_served(case, {**case.floor, name: at + 1}, "moved", [])
     judged.check_served(case, {place: at for place, at in case.floor.items() if place != name}, "gone", [])
-    judged.check_served(case, {**case.floor, ("Orders", 0, 0): min(judged.dead_records(case))}, "back", [])
+    judged.check_served(case, {**case.floor, ("Orders", 0, 99): min(judged.seen_dead(case))}, "back", [])
     signatures = [row.signature for row in case.disagreements]
     assert signatures == ["moved: below the floor", "gone: below the floor", "back: came back unasked"]
