@@ -99,6 +99,19 @@ def test_a_deleted_topic_comes_back_on_demand_only(golden_copy: Unpacked, name: 
     assert store_state(path) == before
 
 
+@pytest.mark.parametrize("name", DELETED)
+def test_messages_are_appended_behind_those_of_a_deleted_topic(golden_copy: Unpacked, name: str) -> None:
+    path, life = golden_copy(name), life_stores.life_store(name)
+    options = ("--broker-version", life.asked)
+    ran = rmqtool("append", path, "--topic", "payments", "--body", "new", *options)
+    assert ran.code == 0, ran
+    after = served(path, life.asked)
+    kept = {place: at for place, at in life.served.items() if place[0] != "orders"}  # which a start enters, for nobody
+    assert {place: after.get(place) for place in kept} == kept
+    assert [place[0] for place in after if place not in life.served] == ["payments"]
+    assert rmqtool("verify", path, *options).code == 0
+
+
 def test_queues_that_were_lost_after_a_topic_began_again_have_its_newest_messages(golden_copy: Unpacked) -> None:
     name = "deleted-topic-used-again-5.5.0"
     path, life = golden_copy(name), life_stores.life_store(name)

@@ -19,10 +19,12 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings, Rows, batch_
 from rmqtool.engine.dispatch.queue_writer import QueueEnd, queue_end
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.reading.reader import Reader
+from rmqtool.engine.rules.topic_names import is_deletable
 from rmqtool.errors import RefusedError, RmqtoolError, WriteError
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
+from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan import walk
 from rmqtool.scan.blocks import Window
@@ -34,6 +36,8 @@ from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Walk
+from rmqtool.store.config.config_json import TOPICS, whole_topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sink import FileSink, TrackingSink
 from rmqtool.store.source import BytesSource, read_range
@@ -186,16 +190,23 @@ class LogDispatcher:
 def waits_for_dispatch(store: Store, begin: int, end: int) -> bool:
     """Whether a record between two physical offsets belongs into a queue and may have no unit there.
 
-    Prepared and rolled back ones belong into none, and no directory can have the name of every topic. A tombstone has
-    its unit since the repair that made it, but none that points to it.
+    Prepared and rolled back ones belong into none, nor do those of deleted topics, which the whole configuration does
+    not have; and no directory can have the name of every topic. A tombstone has its unit since the repair that made
+    it, but none that points to it.
     """
+    whole = whole_topics(read_config(store.view, TOPICS))
     return any(
         system_flag.takes_queue_entry(row.sys_flag)
         and row.prepared_transaction_offset != TOMBSTONE
         and _can_have_queue(topics[row.topic_number], row.queue_id)
+        and not _is_deleted(topics[row.topic_number], whole)
         for _, rows, topics in _records(store, begin, end)
         for row in rows
     )
+
+
+def _is_deleted(topic: bytes, whole: frozenset[str] | None) -> bool:
+    return whole is not None and decode_java_utf8(topic) not in whole and is_deletable(decode_java_utf8(topic))
 
 
 def _can_have_queue(topic: bytes, queue_id: int) -> bool:
