@@ -339,8 +339,7 @@ class _Order:
     """Tells where topics begin again by the order of their records alone.
 
     A single record that steps back says nothing, for its header may be wrong: two have to follow each other. Where a
-    queue shows it like this, single records and first ones of other queues are new too, if they lie behind the last
-    old one.
+    queue shows it like this, single records of other queues are new too, if they lie behind the last old one.
 
     Attributes:
         begins: physical offset at which the last generation of a topic begins; only of those with more than one.
@@ -372,8 +371,6 @@ class _Order:
                     old_ends[topic] = max(before, old_ends.get(topic, -1))
                 else:
                     self._alone[topic][queue_id] = int(places[at])
-            if last_place < 0 and int(offsets[0]) == 0:
-                self._alone[topic].setdefault(queue_id, int(places[0]))
             self._last[name] = int(offsets[-1] + entries.batch_sizes[-1]), int(places[-1])
         topics = set[str]()
         for physical_offset, (topic, queue_id) in sorted(begins):

@@ -176,8 +176,6 @@ class GapPreservingQueueWriter(QueueWriter):
     def _append(self, run: QueueEntries, codes: Int64s) -> None:
         """Enter records at the queue's end, or after a gap."""
         first = int(run.queue_offsets[0])
-        if first == 0 and self._last_start is None:
-            self.generations.starts.add(int(run.physical_offsets[0]))
         if self._next_queue_offset is None or first > self._next_queue_offset:
             self._fill_gap(first, int(run.physical_offsets[0]))
         super().put(run, codes)

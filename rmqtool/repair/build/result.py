@@ -29,13 +29,13 @@ NAMED_MAX: Final = 5
 class Generations:
     """What the queues of a topic tell of where it begins again.
 
-    All that was removed lies in the log before all that came after it. So of a queue that does not begin again, or of
-    which the last record alone steps back, the first record is new too if it lies behind the last removed one.
+    All that was removed lies in the log before all that came after it. So a last record of a queue that steps back alone
+    is new too if it lies behind the last removed one. The first record of a queue may be of either.
 
     Attributes:
         again: the first place where a queue begins again.
         old_end: the last record before the place where its queue begins again.
-        starts: places of single records that step back, and of the first records of queues.
+        starts: places of single records that step back.
     """
 
     again: int = OFFSETS_END

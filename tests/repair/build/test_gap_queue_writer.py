@@ -154,7 +154,7 @@ def test_what_comes_after_a_record_that_the_queue_has_continues_it(tmp_path: Pat
 
 
 def test_single_records_of_the_last_generation_count_too(tmp_path: Path) -> None:
-    """One queue shows where the topic began again; in others one new record steps back alone, or is the first one."""
+    """One queue shows where the topic began again; in another one its new record steps back alone."""
     places = [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (3, 0), (1, 2), (0, 0), (2, 0), (1, 0), (1, 1)]
     records: list[bytes] = []
     for queue_id, queue_offset in places:
