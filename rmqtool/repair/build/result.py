@@ -29,8 +29,8 @@ NAMED_MAX: Final = 5
 class Generations:
     """What the queues of a topic tell of where it begins again.
 
-    All that was removed lies in the log before all that came after it. So a last record of a queue that steps back alone
-    is new too if it lies behind the last removed one. The first record of a queue may be of either.
+    All that was removed lies in the log before all that came after it. So a last record of a queue that alone steps
+    back is new too if it lies behind the last removed one. The first record of a queue may be of either.
 
     Attributes:
         again: the first place where a queue begins again.
