@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rmqtool.engine.reading.record import read_record
-from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.engine.rules.topic_names import is_deleted
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
@@ -61,8 +61,7 @@ class Served:
 
     def is_configured(self, topic: str) -> bool:
         """Whether clients can use the topic, as far as the configuration tells."""
-        whole = self._simulation.whole_topics
-        return whole is None or topic in whole or not is_deletable(topic)
+        return not is_deleted(topic, self._simulation.whole_topics)
 
     def between(self, name: QueueName, first: int, end: int) -> ServedPlaces:
         """What a client gets of a queue, of records that lie in the log."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
+from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.store_state import assert_store_unchanged
 from tests.verify.stores import above_note, verified
@@ -70,3 +72,19 @@ def test_a_key_that_is_lost_is_found_beside_what_older_rules_left(golden_copy: U
     found = above_note(findings)
     assert found["index.bad-entry"] == 4
     assert found["index.missing-key"] >= 2
+
+
+def test_records_with_ipv6_hosts_are_none_that_an_old_version_reads(golden_copy: Unpacked) -> None:
+    path = golden_copy("4.9.7-ipv6")
+    options = ("--broker-version", "4.4.0", "--format", "json")
+    finding_ids = {row["id"] for row in json.loads(rmqtool("verify", path, *options).out)["findings"]}
+    assert "commitlog.not-readable-by-version" in finding_ids
+    plan = json.loads(rmqtool("salvage", path, "--dry-run", *options).out)
+    assert (plan["next_step"]["command"], plan["needs_decision"]) == (None, True)
+    assert "4.6.0 or later" in plan["next_step"]["reason"]
+
+
+def test_light_queues_are_judged_by_a_version_that_knows_them(golden_copy: Unpacked) -> None:
+    path = golden_copy("4.9.7-lmq")
+    findings = json.loads(rmqtool("verify", path, "--broker-version", "4.4.0", "--format", "json").out)["findings"]
+    assert [row["id"] for row in findings if row["id"].startswith("consumequeue.")] == []

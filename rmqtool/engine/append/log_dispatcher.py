@@ -19,7 +19,7 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings, Rows, batch_
 from rmqtool.engine.dispatch.queue_writer import QueueEnd, queue_end
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.reading.reader import Reader
-from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.engine.rules.topic_names import is_deleted
 from rmqtool.errors import RefusedError, RmqtoolError, WriteError
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import MAGIC_BLANK
@@ -199,14 +199,10 @@ def waits_for_dispatch(store: Store, begin: int, end: int) -> bool:
         system_flag.takes_queue_entry(row.sys_flag)
         and row.prepared_transaction_offset != TOMBSTONE
         and _can_have_queue(topics[row.topic_number], row.queue_id)
-        and not _is_deleted(topics[row.topic_number], whole)
+        and not is_deleted(decode_java_utf8(topics[row.topic_number]), whole)
         for _, rows, topics in _records(store, begin, end)
         for row in rows
     )
-
-
-def _is_deleted(topic: bytes, whole: frozenset[str] | None) -> bool:
-    return whole is not None and decode_java_utf8(topic) not in whole and is_deletable(decode_java_utf8(topic))
 
 
 def _can_have_queue(topic: bytes, queue_id: int) -> bool:

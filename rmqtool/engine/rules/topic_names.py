@@ -32,6 +32,15 @@ def is_deletable(topic: str) -> bool:
     return VALID_NAME.match(topic) is not None and not is_broker_topic(topic)
 
 
+def is_deleted(topic: str, whole_topics: frozenset[str] | None) -> bool:
+    """Whether somebody has deleted a topic, as far as the configuration tells.
+
+    Args:
+        whole_topics: all topics that are configured; None where no whole configuration tells.
+    """
+    return whole_topics is not None and topic not in whole_topics and is_deletable(topic)
+
+
 def is_broker_topic(topic: str) -> bool:
     """Whether a topic is the broker's own, or a light queue, of which no file lists the names."""
     return topic in _OWN or topic.lower().startswith("rmq_sys_") or topic.startswith(LMQ_PREFIX)

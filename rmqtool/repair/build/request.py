@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.engine.rules.topic_names import is_deleted
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.build.log_pass import PART_BYTES
@@ -63,8 +63,7 @@ class RemovedTopics:
         if topic in self.again:
             return self.again[topic]
         is_restored = self.restored is None or topic in self.restored
-        is_deleted = self.whole is not None and topic not in self.whole and is_deletable(topic)
-        return OFFSETS_END if is_deleted and not is_restored else 0
+        return OFFSETS_END if is_deleted(topic, self.whole) and not is_restored else 0
 
 
 @dataclass(frozen=True)
