@@ -62,6 +62,7 @@ ELSEWHERE: Final = {
     ("pop-message-expired", "pop.expired-message"): _QUEUE_OF_RECORD,
     ("batch-topic-forgotten", "config.batch-queue-without-topic"): _QUEUE_OF_RECORD,
     ("topic-forgotten", "config.queue-without-topic"): "said of the queue",
+    ("topic-without-queue", "topic.may-be-deleted"): "said at the first record of the topic",
     ("topic-deleted", "topic.deleted"): "said at the first record that waits for its file to expire",
     ("extension-broken", "consumequeue.bad-extension"): "said of the unit whose extension it is",
     ("extension-file-missing", "consumequeue.bad-extension"): "said of the unit whose extension it is",

@@ -24,6 +24,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.files.side_stores import side_kinds
+from rmqtool.verify.match.removed_messages import DELETED, MAY_BE_DELETED
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import Depth, VerifyOptions
 
@@ -87,6 +88,9 @@ def check_planned(
         findings += [
             finding for finding in planned.findings if _is_of_log(finding) and not _is_changed(finding, planned.steps)
         ]
+    unanswered = {finding.topic for finding in findings if finding.id == DELETED}
+    # A repaired configuration no longer shows that nobody knows it.
+    findings += [one for one in planned.findings if one.id == MAY_BE_DELETED and one.topic in unanswered]
     left = {
         (finding.id, finding.file, finding.file_position, finding.message): finding
         for finding in findings

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
+from rmqtool.engine.queues.shown_topics import shown_topics
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.reading.version_evidence import has_indexed_tags
 from rmqtool.engine.rules.algorithms import MultiDispatch
@@ -227,6 +228,7 @@ class _Verifier:
             queues.order,
             index=tuple(index.maps),
             unchecked_topics=frozenset(map(topic_bytes, compacted_topics(known))),
+            shown_topics=shown_topics(self.store) if self._looks_beside else None,
             whole_topics=None if whole is None else frozenset(map(topic_bytes, whole)),
             is_index_known=index.is_known,
             has_indexed_tags=not self.rules.index_tags and has_indexed_tags(self.store),
@@ -432,7 +434,8 @@ class _Verifier:
                     self._say(missing_end(self.store, whole.end, into))
                 if context.crosses:
                     unconfigured = [run for run in removed.removed if removed.ends[run.topic] == OFFSETS_END]
-                    self._say(undispatched_header_findings(context, [*whole.missing, *unconfigured], self._doubts))
+                    unqueued = [*whole.missing, *unconfigured, *removed.doubtful]
+                    self._say(undispatched_header_findings(context, unqueued, self._doubts))
                     self._say(zero_queues(context, whole.missing))
             if context.crosses:
                 self._say(index_findings(context, whole, readable_checkpoint(self.store)))

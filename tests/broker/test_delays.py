@@ -32,6 +32,8 @@ OFFSETS = "config/delayOffset.json"
 COUNT = 40
 HALF = COUNT // 2
 WAIT_SECONDS = 90
+LATER_SECONDS = 27
+"""After this the messages of the second level are due, however long ago they were sent."""
 AHEAD = {"1": HALF, "2": 1000}
 
 
@@ -107,6 +109,33 @@ def test_a_wrong_file_makes_messages_come_twice_or_never(
             time.sleep(0.3)
         del counts[b"new"]
     assert Counter(counts.values()) == comes
+
+
+def test_a_level_that_is_not_configured_is_not_delivered(
+    judge_of: Callable[[str], Judge], killed: tuple[str, Path], tmp_path: Path
+) -> None:
+    del judge_of
+    version, store = killed
+    conf = tmp_path / "broker.conf"
+    for levels, is_missing in (("1s 25s", False), ("1s", True)):
+        path = copy_store(store, tmp_path / f"store-{is_missing}")
+        (path / "abort").unlink()
+        config = CONFIG | {"messageDelayLevel": levels}
+        conf.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+        offsets({"1": HALF, "2": 0})(path)
+        ran = rmqtool("forecast", path, "--broker-conf", conf, "--broker-version", version, "--format", "json")
+        forecast = json.loads(ran.out)
+        told = {effect["id"]: (effect["level"], effect["count"]) for effect in forecast["delays"]}
+        assert told == ({"config.delay-level-missing": (2, HALF)} if is_missing else {})
+        assert ran.code == (3 if is_missing else 0), ran
+        assert forecast["needs_decision"] is is_missing
+        with WholeBroker(version, path, config, TOPICS) as broker:
+            # What is sent later to a level that is delivered comes, and a level is delivered when its time has come.
+            time.sleep(LATER_SECONDS)
+            broker.send("alarms", 0, b"new", {"DELAY": "1"})
+            expected = HALF + 1 if is_missing else COUNT + 1
+            assert len(broker.bodies_until("alarms", expected, WAIT_SECONDS)) == expected
+            assert len(broker.bodies("alarms")) == expected
 
 
 @pytest.mark.parametrize("name", DAMAGES)

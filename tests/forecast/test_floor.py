@@ -99,6 +99,33 @@ def test_a_deleted_topic_comes_back_on_demand_only(golden_copy: Unpacked, name: 
     assert store_state(path) == before
 
 
+@pytest.mark.parametrize("older_copy", [False, True], ids=["no copy", "older copy"])
+@pytest.mark.parametrize("name", DELETED)
+def test_a_person_decides_where_nothing_tells_whether_a_topic_was_deleted(
+    golden_copy: Unpacked, name: str, *, older_copy: bool
+) -> None:
+    path, version = golden_copy(name), life_stores.life_store(name).asked
+    options = ("--broker-version", version)
+    (path / "config/topics.json").write_text("{ cut")
+    copy = path / "config/topics.json.bak"
+    copy.unlink()
+    if older_copy:
+        copy.write_text('{"topicConfigTable":{"SELF_TEST_TOPIC":{"topicName":"SELF_TEST_TOPIC"}}}')
+    before, asked = served(path, version), set[str]()
+    for command in (["recover"], ["rebuild"], ["rebuild", "--topics"], ["recover", "--full"], ["salvage"]):
+        ran = rmqtool(*command, path, "--yes", "--format", "json", *options)
+        asked |= {one["id"] for one in json.loads(ran.out)["remaining"]}
+        assert served(path, version) == before, ran
+    assert "topic.may-be-deleted" in asked
+    if not older_copy:
+        summary = json.loads(rmqtool("verify", path, "--format", "json", *options).out)["summary"]
+        assert summary["needs_decision"], summary
+    assert rmqtool("rebuild", path, "--topic", "orders", "--yes", *options).code in (0, 3)
+    assert sum(topic == "orders" for topic, _, _ in served(path, version)) == 72
+    rmqtool("rebuild", path, "--topics", "--yes", *options)
+    assert rmqtool("recover", path, "--yes", *options).code == 0
+
+
 @pytest.mark.parametrize("name", DELETED)
 def test_messages_are_appended_behind_those_of_a_deleted_topic(golden_copy: Unpacked, name: str) -> None:
     path, life = golden_copy(name), life_stores.life_store(name)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
 from rmqtool.commands.options.store import OpenedStore
+from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.verify.catalog.finding import (
     REBUILD_COMPACTION,
     REBUILD_DELAYS,
@@ -16,7 +18,7 @@ from rmqtool.verify.catalog.finding import (
 )
 from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.files.compaction import compaction_findings
-from rmqtool.verify.files.delays import delay_findings
+from rmqtool.verify.files.delays import LEVEL_MISSING, delay_findings
 from rmqtool.verify.files.timers import timer_findings
 from rmqtool.verify.survey.account import Account
 
@@ -48,7 +50,13 @@ class BesideLog:
             return None  # recover does all of it
         if self.timer:
             return REBUILD_TIMER
-        return REBUILD_DELAYS if self.wrong_delays else REBUILD_COMPACTION if self.compaction else None
+        is_repairable = any(effect["id"] != LEVEL_MISSING for effect in self.wrong_delays)
+        return REBUILD_DELAYS if is_repairable else REBUILD_COMPACTION if self.compaction else None
+
+    @property
+    def missing_levels(self) -> list[dict[str, Any]]:
+        """Delay levels that the configuration does not have, with messages to deliver."""
+        return [effect for effect in self.delays if effect["id"] == LEVEL_MISSING]
 
 
 def _timer_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
@@ -73,7 +81,11 @@ def _effects(findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
 
 def _delay_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
     """Levels of which a broker would deliver messages a second time, or never."""
-    for finding in sorted(delay_findings(opened.store, opened.rules), key=lambda finding: finding.place):
+    levels, level_count = opened.conf.delay_levels if opened.conf is not None else None, None
+    if levels is not None:
+        with suppress(ValueError):  # no broker starts with it, which the forecast says
+            level_count = len(parse_delay_levels(levels))
+    for finding in sorted(delay_findings(opened.store, opened.rules, level_count), key=lambda finding: finding.place):
         yield {
             "id": finding.id,
             "severity": finding.severity.value,

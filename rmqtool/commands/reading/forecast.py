@@ -315,6 +315,9 @@ def step_after(
             compaction=repair_of_effects == REBUILD_COMPACTION,
         )
         return step_after_forecast(line, assessment, repair_of_effects, tuple(unknown))
+    elif effects.missing_levels and not (assessment.lost or lost):
+        remedy = BY_ID[effects.missing_levels[0]["id"]].remedy
+        return NextStep(None, f"correct the settings first: {remedy}", needs_decision=True)
     elif lost and lost[0].repair is not None and (is_inconsistent or prevents_start):
         return step_after_forecast(line, assessment, lost[0].repair)
     elif is_inconsistent and lost:

@@ -10,14 +10,13 @@ from rmqtool.commands.repairs.consent import stray_file_step
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.remaining import FULL
 from rmqtool.report.text import counted
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step, undecoded_step
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
-from rmqtool.verdict.tally import FindingTally
+from rmqtool.verdict.tally import TAIL, FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import NOT_READABLE_BY_VERSION, SALVAGE, Finding
 from rmqtool.verify.catalog.registry import BY_ID
@@ -75,8 +74,11 @@ def step_after_plan(
         return NextStep(line(SALVAGE), "keep what lies after the damage:")
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do; the broker can be started")
-    if (command := next((left.command for left in plan.remaining if left.command), None)) is not None:
-        return NextStep(line(command), "repair what is left:") if command == FULL else cut_step(line, command)
+    chosen = next((left for left in plan.remaining if left.command), None)
+    if chosen is not None and chosen.command is not None:
+        if chosen.finding.id == TAIL:
+            return cut_step(line, chosen.command)
+        return NextStep(line(chosen.command), "repair what is left:")
     repairs = {left.finding.repair for left in plan.remaining}
     if len(repairs) == 1 and (repair := repairs.pop()) is not None and repair not in (plan.command, own):
         return NextStep(line(repair), "repair what is left:")

@@ -41,6 +41,15 @@ def is_deleted(topic: str, whole_topics: frozenset[str] | None) -> bool:
     return whole_topics is not None and topic not in whole_topics and is_deletable(topic)
 
 
+def may_be_deleted(topic: str, shown_topics: frozenset[str] | None) -> bool:
+    """Whether somebody may have deleted a topic, for what would tell it cannot be read.
+
+    Args:
+        shown_topics: see `rmqtool.engine.queues.shown_topics`.
+    """
+    return shown_topics is not None and topic not in shown_topics and is_deletable(topic)
+
+
 def is_broker_topic(topic: str) -> bool:
     """Whether a topic is the broker's own, or a light queue, of which no file lists the names."""
     return topic in _OWN or topic.lower().startswith("rmq_sys_") or topic.startswith(LMQ_PREFIX)

@@ -22,7 +22,7 @@ from rmqtool.repair.build.queue_prefix import QueuePrefixes
 from rmqtool.repair.build.request import BuildOptions, BuildRequest, RemovedTopics
 from rmqtool.repair.build.result import BuiltQueues, Generations
 from rmqtool.scan.log import may_hold_data
-from rmqtool.store.config.config_json import TOPICS, batch_topics, topics, whole_topics
+from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import segment_name
@@ -124,7 +124,7 @@ class BuildContext:
         dispatching = EntrySelector(settings, request.queue is not None, request.index)
         sizes = sizes_of(store, options, settings, demands=has_records and request.queue is not None)
         index_shape = index_shape_of(store, demands=has_records and request.index)
-        removed = RemovedTopics(whole_topics(read_config(store.view, TOPICS)), options.restored)
+        removed = RemovedTopics.of(store, options.restored, request.topics)
         return cls(store, rules, request, options, sizes, dispatching, index_shape, removed)
 
     @cached_property

@@ -32,8 +32,6 @@ from rmqtool.repair.build.result import file_step
 from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.config.config_json import TOPICS, whole_topics
-from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.queue_database import FAMILIES, QueueDatabase, StoredEnd, StoredEnds
 from rmqtool.store.databases.rocksdb import RowBatch, require_library, write_database
 from rmqtool.store.directory import Store
@@ -95,11 +93,13 @@ def build_database(
     options: BuildOptions,
     on_progress: OnProgress | None = None,
     known_ends: Mapping[QueueKey, StoredEnd] | None = None,
+    incomplete_topics: frozenset[str] = frozenset(),
 ) -> DatabaseBuild:
     """Build the database into a directory, if the store's own is not what the log says.
 
     Args:
         selects: tells by (topic, queue id) which queues are built; None: all. Others stay as they are.
+        incomplete_topics: topics of which a check has told that queues lack messages.
         known_ends: last units of queues that another side of the store knows of.
 
     Raises:
@@ -112,7 +112,7 @@ def build_database(
         raise UnsupportedError("the database of the consume queues cannot be read, so all queues have to be rebuilt")
     log = RecordOffsets([segment.start for segment in store.commitlog])
     readable = old if old is not None and old.failure is None else None
-    removed = RemovedTopics(whole_topics(read_config(store.view, TOPICS)), options.restored)
+    removed = RemovedTopics.of(store, options.restored, incomplete_topics)
     kept = KeptUnits(store, rules, log_end)
     rows = DatabaseRows(log, removed, kept)
     try:

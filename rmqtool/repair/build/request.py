@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
-from rmqtool.engine.rules.topic_names import is_deleted
+from rmqtool.engine.queues.shown_topics import shown_topics
+from rmqtool.engine.rules.topic_names import is_deleted, may_be_deleted
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.build.log_pass import PART_BYTES
 from rmqtool.scan.log_digest import LogDigest
+from rmqtool.store.config.config_json import TOPICS, whole_topics
+from rmqtool.store.config.read_config import read_config
+from rmqtool.store.directory import Store
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class RemovedTopics:
 
     Attributes:
         whole: all topics that are configured; None where no whole configuration tells.
+        shown: the topics of which nobody can doubt that they are there; None: no topic is in doubt.
         restored: see `BuildOptions`.
         again: where topics begin again whose names are used again.
     """
@@ -57,13 +63,27 @@ class RemovedTopics:
     whole: frozenset[str] | None = None
     restored: frozenset[str] | None = frozenset()
     again: Mapping[str, int] = field(default_factory=dict)
+    shown: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, store: Store, restored: frozenset[str] | None, incomplete: frozenset[str]) -> Self:
+        """Look at a store.
+
+        Args:
+            restored: see `BuildOptions`.
+            incomplete: topics of which a check has told that queues lack messages.
+        """
+        shown = shown_topics(store)
+        whole = whole_topics(read_config(store.view, TOPICS))
+        return cls(whole, restored, shown=None if shown is None else shown | incomplete)
 
     def end(self, topic: str) -> int:
         """Physical offset before which the messages of a topic were removed; 0 where none was."""
         if topic in self.again:
             return self.again[topic]
         is_restored = self.restored is None or topic in self.restored
-        return OFFSETS_END if is_deleted(topic, self.whole) and not is_restored else 0
+        is_gone = is_deleted(topic, self.whole) or may_be_deleted(topic, self.shown)
+        return OFFSETS_END if is_gone and not is_restored else 0
 
 
 @dataclass(frozen=True)

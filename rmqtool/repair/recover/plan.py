@@ -330,17 +330,16 @@ class _Recover:
         if log_end is not None and self._stays is None:
             names = names | queues_reaching(self._store, log_end) if names is not None else None
             with_index = with_index or index_reaches(self._store, log_end)
-        selector = queue_selector(names)
+        selector, topics = queue_selector(names), frozenset(topic for topic, _ in names or ())
         ends_clean = self._store.has_abort and self._stays is None
         if not (queues or selector or with_index or checkpoint or ends_clean or log_end is not None):
             return None
         if self._store.queue_database is not None:
             if queues or (self._stays is None and (selector is not None or log_end is not None)):
-                self._build_database(log_end, queues)
+                self._build_database(log_end, queues, topics)
             selector = None
         if selector is not None and self._store.extensions and not self._window.is_whole:
             raise WindowTooSmall(0)  # the addresses of an extension's units count from its first one
-        topics = frozenset(topic for topic, _ in names or ())
         request = BuildRequest(selector, with_index, log_end, self._window.earlier, topics)
         built = build(self._store, self._rules, request, self._staging, self._options.build, self._on_progress)
         self._demand_larger_than(built.log_end)
@@ -359,10 +358,19 @@ class _Recover:
         self._again = {**self._again, **built.again}
         return built
 
-    def _build_database(self, log_end: int | None, queues: list[Finding]) -> None:
+    def _build_database(self, log_end: int | None, queues: list[Finding], incomplete_topics: frozenset[str]) -> None:
         """Replace the database of the consume queues, if it is not what the log says."""
         build_options, tell = self._options.build, self._on_progress
-        database = build_database(self._store, self._rules, None, log_end, self._staging, build_options, tell)
+        database = build_database(
+            self._store,
+            self._rules,
+            None,
+            log_end,
+            self._staging,
+            build_options,
+            tell,
+            incomplete_topics=incomplete_topics,
+        )
         self._steps += database.steps(reason_for(queues, _MISMATCH))
         self._notes += database.notes
         self._again = database.again

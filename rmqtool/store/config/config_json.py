@@ -129,12 +129,20 @@ def topics(config: ConfigFile) -> dict[str, TopicConfig]:
     return topics_by_name
 
 
+def named_topics(config: ConfigFile) -> frozenset[str]:
+    """The names of all topics of which there is an entry, of whatever shape."""
+    return frozenset(map(_text, table_of(config, "topicConfigTable")))
+
+
 def whole_topics(config: ConfigFile) -> frozenset[str] | None:
     """The names of all topics, beside which a broker served no other; None where nothing tells them all.
 
     A copy is older than the file, and a file that a broker wrote has a topic of its own, which every version creates.
     """
-    names = frozenset(topics(config)) if config.state is ConfigState.READ and not config.is_backup else frozenset()
+    is_sound = config.state is ConfigState.READ and not config.is_backup
+    names = frozenset(topics(config)) if is_sound else frozenset[str]()
+    if names != named_topics(config):
+        return None  # an entry of another shape
     return names if names and (config.is_database or OWN_TOPIC in names) else None
 
 
@@ -147,10 +155,20 @@ def are_topics_lost(files: Mapping[FileKind, Sequence[Entry]]) -> bool:
     paths = {entry.path for entry in files.get(FileKind.CONFIG, ())}
     if {TOPICS, f"{TOPICS}.bak"} & paths or files.get(FileKind.CONFIG_ROCKSDB):
         return False
-    written = {path.removesuffix(".bak").removesuffix(".tmp") for path in paths}
+    written = _written(paths)
     # A broker of which only the timer has written is a slave that has no topics yet; but batch queues come from topics.
     by_timer = TIMER_METRICS in written or bool(files.get(FileKind.TIMER_CHECK))
     return bool(written - _WITHOUT_BROKER) or (by_timer and bool(files.get(FileKind.BATCH_CONSUMEQUEUE)))
+
+
+def has_broker_config(files: Mapping[FileKind, Sequence[Entry]]) -> bool:
+    """Whether files beside the one of the topics are there that only a broker writes."""
+    paths = {entry.path for entry in files.get(FileKind.CONFIG, ())}
+    return bool(_written(paths) - {*_WITHOUT_BROKER, TOPICS})
+
+
+def _written(paths: Iterable[str]) -> set[str]:
+    return {path.removesuffix(".bak").removesuffix(".tmp") for path in paths}
 
 
 def topic_entry(name: str, queue_count: int, attributes: Mapping[str, str] | None) -> dict[str, Any]:

@@ -124,6 +124,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "none needed; a topic that is not used again comes back with `rebuild --restore-deleted`",
     ),
     warning(
+        "topic.may-be-deleted",
+        "Messages of a topic that has no queue, where the configuration cannot be read that would tell whether it was "
+        "deleted: it is damaged, or an older copy is read that does not have the topic.",
+        ((ALL, "keeps the records until they expire; enters again only what a start enters after a kill"),),
+        "a person decides: `rebuild --topic` with its name brings the topic back; without it the messages stay in the "
+        "log until they expire",
+    ),
+    warning(
         "config.queue-without-topic",
         "A queue belongs to a topic that is not in `topics.json` (or its backup where that is read), or in the "
         "database that replaces it. A note where a whole file lacks it: after a deletion, a start enters the messages "

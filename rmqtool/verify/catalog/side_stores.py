@@ -90,6 +90,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "none needed; recover, or `rebuild --delay-offsets` alone, spares consumers the second delivery",
     ),
     warning(
+        "config.delay-level-missing",
+        "The queue of a delay level has messages to deliver, and `messageDelayLevel` has fewer levels. Only `forecast` "
+        "tells it, of the configuration that it is given.",
+        "delivers none of them until the setting has the level again",
+        "give `messageDelayLevel` at least as many levels as before",
+    ),
+    warning(
         "config.delay-offset-outdated",
         "A delay level has no offset in `config/delayOffset.json`, or an old one: the commit log has messages after it "
         "that were delivered more than a minute before the log ends, or the broker was stopped cleanly, for which it "

@@ -19,13 +19,18 @@ from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 
+LEVEL_MISSING: Final = "config.delay-level-missing"
 REPEATS: Final = "config.delay-offset-behind"
 CRASH_MS: Final = 60_000
 """A broker writes the offsets every ten seconds and when it stops, so only a crash leaves them a little behind."""
 
 
-def delay_findings(store: Store, rules: BrokerRules) -> Iterator[Finding]:
-    """Findings about the offsets of levels whose queues have messages; none where the queues are not read."""
+def delay_findings(store: Store, rules: BrokerRules, level_count: int | None = None) -> Iterator[Finding]:
+    """Findings about the offsets of levels whose queues have messages; none where the queues are not read.
+
+    Args:
+        level_count: levels that the broker is configured to have; None where nothing tells.
+    """
     if not store.commitlog or not any(topic == SCHEDULE_TOPIC for topic, _ in store.queues):
         return
     try:
@@ -33,6 +38,10 @@ def delay_findings(store: Store, rules: BrokerRules) -> Iterator[Finding]:
             newest_ms = newest_store_ms(reader)
             for level in delay_levels(reader, whole=False, newest_ms=newest_ms):
                 yield from _of_level(level, newest_ms, is_clean=not store.has_abort)
+                waiting = level.end - level.start - len(level.delivered_from(level.start))
+                if level_count is not None and level.level > level_count and waiting:
+                    text = f"level {level.level} has messages to deliver: {waiting}; levels configured: {level_count}"
+                    yield _at(level, LEVEL_MISSING, text, waiting, None)
     except UnsupportedError:
         return  # damage of the log, which has findings of its own
     except UnreadableError as error:

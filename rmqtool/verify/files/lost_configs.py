@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from rmqtool.engine.queues.kinds import queue_names
+from rmqtool.engine.queues.shown_topics import is_of_broker
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
@@ -28,7 +29,6 @@ from rmqtool.store.config.config_json import (
     DELAY_OFFSETS,
     GROUPS,
     LMQ_CONSUMER_OFFSETS,
-    OWN_TOPIC,
     TOPICS,
     ConfigFile,
     ConfigState,
@@ -60,7 +60,7 @@ def lost_configs(
         configs: all files of it that are there; None reads them.
     """
     configs = read_store_configs(store) if configs is None else configs
-    missing = [*_lost_offsets(store, rules, configs), *_lost_groups(configs)] if _is_of_broker(configs) else []
+    missing = [*_lost_offsets(store, rules, configs), *_lost_groups(configs)] if is_of_broker(configs) else []
     yield from missing
     yield from _unreadable(configs, {one.file for one in missing})
     known = configs.get(TOPICS)
@@ -85,15 +85,7 @@ def topics_of_nobody(store: Store, rules: BrokerRules, configs: Mapping[str, Con
 
 def _shows_loss(known: ConfigFile, configs: Mapping[str, ConfigFile]) -> bool:
     """Whether a topic without an entry was lost: a broker wrote the configuration, and what is left is not whole."""
-    return whole_topics(known) is None and _is_of_broker(configs)
-
-
-def _is_of_broker(configs: Mapping[str, ConfigFile]) -> bool:
-    """Whether a broker wrote the configuration: it has its own topic and groups in it, beside those of clients."""
-    known = configs.get(TOPICS)
-    groups = group_names(configs[GROUPS]) if GROUPS in configs else frozenset[str]()
-    has_topics = known is not None and (known.is_database or OWN_TOPIC in topics(known))
-    return has_topics or any(map(is_broker_group, groups))
+    return whole_topics(known) is None and is_of_broker(configs)
 
 
 def topics_without_entry(store: Store, known: ConfigFile) -> list[str]:

@@ -15,23 +15,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.record import read_record
-from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.engine.rules.topic_names import is_deletable, may_be_deleted
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.queue_name import TypedQueueKey, topic_bytes, topic_text
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.report.text import counted, size_text
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, consumer_offsets
+from rmqtool.store.config.read_config import read_config
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.result import Missing
 
-RESTORE = "rebuild --restore-deleted"
+RESTORE: Final = "rebuild --restore-deleted"
+DELETED: Final = "topic.deleted"
+MAY_BE_DELETED: Final = "topic.may-be-deleted"
+GROUPS_NAMED_MAX: Final = 5
 
 
 class _LiveStart(NamedTuple):
@@ -48,17 +53,19 @@ class RemovedMessages:
     Attributes:
         lacking: those that a queue lacks.
         removed: those of deleted topics.
+        doubtful: those of topics of which nothing tells whether they were deleted.
         ends: where in the log the removed generations of a topic end; a topic that is not configured has no later one.
     """
 
     lacking: list[Missing] = field(default_factory=list)
     removed: list[Missing] = field(default_factory=list)
+    doubtful: list[Missing] = field(default_factory=list)
     ends: dict[bytes, int] = field(default_factory=dict)
 
     @property
     def last_physical_offset(self) -> int:
-        """Of the last removed message; -1 without one."""
-        return max((run.last_physical_offset for run in self.removed), default=-1)
+        """Of the last message that need not be in a queue; -1 without one."""
+        return max((run.last_physical_offset for run in (*self.removed, *self.doubtful)), default=-1)
 
     def explains(self, filler: Finding) -> bool:
         """Whether the messages before a queue's first unit, where filler stands, were removed and none is lacking."""
@@ -67,29 +74,54 @@ class RemovedMessages:
         return filler.queue_offset == 0 and topic in self.ends and (topic, filler.queue_id) not in queues
 
     def findings(self, context: VerifyContext) -> Iterator[Finding]:
-        """One note for each topic."""
-        by_topic: defaultdict[bytes, list[Missing]] = defaultdict(list)
-        for run in self.removed:
-            by_topic[run.topic].append(run)
-        for topic, runs in sorted(by_topic.items()):
-            first = min(run.physical_offset for run in runs)
-            last = max(run.last_physical_offset for run in runs)
-            count, size = sum(run.message_count for run in runs), sum(run.byte_count for run in runs)
+        """One for each topic: a note, but where it is in doubt whether the topic was deleted."""
+        groups = _groups_by_topic(context) if self.removed or self.doubtful else {}
+        for topic, runs in _by_topic(self.removed):
             is_again = self.ends[topic] < OFFSETS_END
             what = "a deleted topic whose name is used again" if is_again else "a deleted topic"
+            last = max(run.last_physical_offset for run in runs)
             after = f"until {context.log_path(last)} expires"
             after += "" if is_again else f"; rmqtool {RESTORE} brings the topic back"
-            yield finding(
-                "topic.deleted",
-                context.log_path(first),
-                f"{counted(count, 'message')} ({size_text(size)}) of {what}, {after}",
-                file_position=first - context.log_start(first),
-                physical_offset=first,
-                length=size,
-                topic=topic_text(topic),
-                count=count,
-                repair=None if is_again else RESTORE,
-            )
+            repair = None if is_again else RESTORE
+            yield _of_topic(DELETED, context, runs, f"{what}, {after}", groups, repair)
+        for _, runs in _by_topic(self.doubtful):
+            what = f"a topic that has no queue, and {TOPICS}, which would tell whether it was deleted, cannot be read"
+            yield _of_topic(MAY_BE_DELETED, context, runs, what, groups, None)
+
+
+def _by_topic(runs: Sequence[Missing]) -> list[tuple[bytes, list[Missing]]]:
+    by_topic: defaultdict[bytes, list[Missing]] = defaultdict(list)
+    for run in runs:
+        by_topic[run.topic].append(run)
+    return sorted(by_topic.items())
+
+
+def _groups_by_topic(context: VerifyContext) -> dict[str, list[str]]:
+    """The consumer groups that have offsets of a topic: brokers before 5.0 keep them when it is deleted."""
+    by_topic: defaultdict[str, list[str]] = defaultdict(list)
+    for topic, group in sorted(consumer_offsets(read_config(context.store.view, CONSUMER_OFFSETS))):
+        by_topic[topic].append(group)
+    return by_topic
+
+
+def _of_topic(
+    kind: str,
+    context: VerifyContext,
+    runs: Sequence[Missing],
+    what: str,
+    groups: Mapping[str, Sequence[str]],
+    repair: str | None,
+) -> Finding:
+    first, topic = min(run.physical_offset for run in runs), topic_text(runs[0].topic)
+    count, size = sum(run.message_count for run in runs), sum(run.byte_count for run in runs)
+    text = f"{counted(count, 'message')} ({size_text(size)}) of {what}"
+    if named := groups.get(topic):
+        more = "" if len(named) <= GROUPS_NAMED_MAX else ", ..."
+        text += f"; {CONSUMER_OFFSETS} has offsets of it for {', '.join(named[:GROUPS_NAMED_MAX])}{more}"
+    return finding(
+        kind, context.log_path(first), text, file_position=first - context.log_start(first), physical_offset=first,
+        length=size, topic=topic, count=count, repair=repair,
+    )  # fmt: skip
 
 
 def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> RemovedMessages:
@@ -98,6 +130,8 @@ def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> Removed
     Args:
         runs: of the whole log, or of a range of it.
     """
+    if context.shown_topics is not None and context.has_all_queues:
+        return _doubtful_messages(context, runs)
     if context.whole_topics is None or not context.has_all_queues or not runs:
         return RemovedMessages(list(runs))
     names = {run.topic for run in runs}
@@ -108,6 +142,17 @@ def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> Removed
         end = ends.get(run.topic, 0)
         is_removed = run.last_physical_offset < end and (end == OFFSETS_END or not _continues(context, run))
         (told.removed if is_removed else told.lacking).append(run)
+    return told
+
+
+def _doubtful_messages(context: VerifyContext, runs: Sequence[Missing]) -> RemovedMessages:
+    """Tell those of topics without a queue apart, but what waits for its dispatch: a start enters it."""
+    told = RemovedMessages()
+    waiting = {run.topic for run in runs}
+    waiting -= {run.topic for run in runs if run.physical_offset < context.dispatched_end}
+    for run in runs:
+        is_doubtful = may_be_deleted(topic_text(run.topic), context.shown_topics) and run.topic not in waiting
+        (told.doubtful if is_doubtful else told.lacking).append(run)
     return told
 
 

@@ -83,6 +83,7 @@ class VerifyContext:
             may not be on the disk yet; None without one.
         unchecked_topics: topics whose messages need not be in a queue of their own.
         whole_topics: all topics that are configured; None where no whole configuration tells.
+        shown_topics: those that are sure to be there, where others may have been deleted; None: no topic is in doubt.
         is_index_known: whether every index file with an entry can be read; not where nobody knows the slot count.
         has_indexed_tags: whether the index has entries of tags, whatever the version enters.
     """
@@ -102,6 +103,7 @@ class VerifyContext:
     live_ms: int | None = None
     unchecked_topics: frozenset[bytes] = frozenset()
     whole_topics: frozenset[bytes] | None = None
+    shown_topics: frozenset[str] | None = None
     is_index_known: bool = True
     has_indexed_tags: bool = False
 

@@ -145,8 +145,9 @@ def _running(life: Life) -> OpenStore:
     store = None if _ignores_files(life) else _start(life)
     if store is None or not store.serving:
         if store is not None:
+            refused = copy_store(life.path, life.place("refused"))  # before the process tidies up
             store.abandon()
-            life.path = copy_store(life.path, life.place("refused"))
+            life.path = refused
         life.rough.append("refused")
         life.told.append(f"{life.version} does not start with {life.config}")
         life.config = dict(life._before)

@@ -59,6 +59,8 @@ def deleted(findings: list[Finding]) -> dict[str | None, int]:
 TWO: list[Sent] = [("T", 0, 0), ("T", 0, 1), ("K", 0, 0)]
 KEPT = {("K", 0): [2]}
 LACKING = {"consumequeue.missing-queue": 1}
+DOUBTFUL = {"topic.may-be-deleted": 1}
+ODD_ENTRY = b'{"topicConfigTable":{"SELF_TEST_TOPIC":{},"K":{},"T":5}}'
 
 
 @pytest.mark.parametrize(
@@ -68,10 +70,27 @@ LACKING = {"consumequeue.missing-queue": 1}
         (["K"], KEPT, {}, {"T": 2}),
         (None, KEPT, LACKING, {}),
         ([], KEPT, LACKING, {}),
-        (b"{ cut", KEPT, LACKING | {"config.unreadable": 1}, {}),
+        (b"{ cut", KEPT, DOUBTFUL | {"config.unreadable": 1}, {}),
+        (b"", KEPT, DOUBTFUL | {"config.unreadable": 1}, {}),
+        (b"{ cut", {}, {"consumequeue.missing-queue": 2, "config.unreadable": 1}, {}),
+        (b"{ cut", {("T", 0): [0], **KEPT}, {"consumequeue.missing-unit": 1, "config.unreadable": 1}, {}),
+        (ODD_ENTRY, KEPT, LACKING, {}),
+        (["T", "K"], {("T", 0): [0], **KEPT}, {"consumequeue.missing-unit": 1}, {}),
         (["K"], {("T", 0): [0, 1], **KEPT}, {}, {}),
     ],
-    ids=["configured", "deleted", "no configuration", "emptied", "unreadable", "queue is there"],
+    ids=[
+        "configured",
+        "deleted",
+        "no configuration",
+        "emptied",
+        "unreadable",
+        "empty file",
+        "no queue at all",
+        "unreadable, and shorter",
+        "an entry of another shape",
+        "configured, and shorter",
+        "queue is there",
+    ],
 )
 def test_a_topic_without_queues(
     topics: object, queues: dict[tuple[str, int], list[int]], expected: dict[str, int], removed: dict[str, int]
