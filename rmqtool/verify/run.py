@@ -222,7 +222,9 @@ class _Verifier:
             self.store,
             self.rules,
             self.options,
-            DispatchSettings(self._dispatch_rules(), batch_topics=frozenset() if self.store.queue_database else batch),
+            DispatchSettings(
+                self._dispatch_rules(), batch_topics=frozenset() if self.store.queue_database else batch
+            ).with_entered(self.store),
             queues.plain,
             queues.batch,
             queues.order,

@@ -143,7 +143,7 @@ class RangeChecker:
             store,
             self._rules,
             VerifyOptions(Depth.FULL if has_units else Depth.RECORDS, threads=1, broker_runs=True),
-            DispatchSettings(self._rules, batch_topics=frozenset(map(topic_bytes, batch))),
+            DispatchSettings(self._rules, batch_topics=frozenset(map(topic_bytes, batch))).with_entered(store),
             queues=windows[0] if has_units else {},
             batch_queues=windows[1] if has_units else {},
             index=index.maps,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
@@ -32,6 +33,7 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan import columns
 from rmqtool.scan.row_columns import RowColumns, by_name, dispatched_rows
 from rmqtool.scan.walk import Batch
+from rmqtool.store.directory import Store
 
 Rows = NDArray[Any]
 """A structured array of `scan.columns.row_dtype`."""
@@ -40,6 +42,7 @@ Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
+_NONE: Final = MultiDispatch.NONE
 _SHORT_MAX: Final = (1 << 15) - 1
 
 
@@ -51,12 +54,21 @@ class DispatchSettings:
         multi_dispatch: the broker's `enableMultiDispatch`; a record with offsets in further queues was written with it.
         lmq: the broker's `enableLmq`: light queues have queue id 0 whatever the record's is.
         batch_topics: topics of type BatchCQ, which have batch queues instead of plain ones.
+        entered: the units that a store has. Where one leads to a record that names its queue, the record belongs there,
+            though this version keeps the record's topic out: an earlier one has entered it. None: none counts.
     """
 
     rules: BrokerRules
     multi_dispatch: bool = True
     lmq: bool = True
     batch_topics: frozenset[bytes] = frozenset()
+    entered: StoredUnits | None = field(default=None, compare=False, repr=False)
+
+    def with_entered(self, store: Store) -> DispatchSettings:
+        """The same, with the units of a store that has light queues."""
+        names = store.queue_database.names if store.queue_database is not None else store.queues
+        has_light = any(topic.startswith(LMQ_PREFIX) for topic, _ in names)
+        return replace(self, entered=StoredUnits(store)) if has_light and self.rules.dispatch_keeps_out else self
 
 
 @dataclass(frozen=True)
@@ -224,6 +236,7 @@ def _expanded(
     column = by_name(rows)
     queue_offsets = np.array(column["queue_offset"], np.int64)
     batch_sizes = np.ones(rows.size, np.int32)
+    rules = settings.rules
     further = _Further(list(topics))
     for index in np.flatnonzero(column["features"]).tolist():
         row = rows[index]
@@ -231,8 +244,10 @@ def _expanded(
         if topic_number in batch_numbers:
             if features & columns.INNER_BATCH_NUMBERS:
                 queue_offsets[index], batch_sizes[index] = _inner_batch(row, texts)
-        elif features & columns.MULTI_DISPATCH and _may_multi_dispatch(topics[topic_number], settings):
-            further.add(index, int(row["queue_id"]), texts.properties(row), settings)
+        elif features & columns.MULTI_DISPATCH and settings.multi_dispatch and rules.multi_dispatch is not _NONE:
+            is_kept_back = is_kept_out(topics[topic_number].decode("latin-1"), rules.dispatch_keeps_out)
+            if not is_kept_back or settings.entered is not None:
+                further.add(index, row, texts.properties(row), settings, entered_only=is_kept_back)
     own_entries = _Expanded(
         further.names,
         np.arange(rows.size),
@@ -266,9 +281,15 @@ class _Further:
         self.queue_ids: list[int] = []
         self.queue_offsets: list[int] = []
 
-    def add(self, row_index: int, queue_id: int, properties: bytes, settings: DispatchSettings) -> None:
+    def add(
+        self, row_index: int, row: Any, properties: bytes, settings: DispatchSettings, *, entered_only: bool
+    ) -> None:
+        """Enter a record; with `entered_only` only where a queue has its unit."""
         property_values = decode_properties(properties)
         for name, queue_offset in named_queues(property_values[MULTI_DISPATCH], property_values[MULTI_QUEUE_OFFSET]):
+            queue_id = 0 if settings.lmq and name.startswith(LMQ_PREFIX) else int(row["queue_id"])
+            if entered_only and not _is_entered(settings.entered, (name, queue_id), queue_offset, row):
+                continue
             if not self._numbers:
                 for known_number, known in enumerate(self.names):
                     self._numbers.setdefault(known, known_number)
@@ -278,7 +299,7 @@ class _Further:
                 self.names.append(topic)
             self.rows.append(row_index)
             self.topic_numbers.append(number)
-            self.queue_ids.append(0 if settings.lmq and name.startswith(LMQ_PREFIX) else queue_id)
+            self.queue_ids.append(queue_id)
             self.queue_offsets.append(queue_offset)
 
 
@@ -311,11 +332,11 @@ def _java_split(text: str) -> list[str]:
     return parts
 
 
-def _may_multi_dispatch(topic: bytes, settings: DispatchSettings) -> bool:
-    rules = settings.rules
-    if not settings.multi_dispatch or rules.multi_dispatch is MultiDispatch.NONE:
+def _is_entered(units: StoredUnits | None, name: QueueName, queue_offset: int, row: Any) -> bool:
+    if units is None or queue_offset < 0:
         return False
-    return not is_kept_out(topic.decode("latin-1"), rules.dispatch_keeps_out)
+    place = units.physical_offsets(f"consumequeue/{name[0]}/{name[1]}", queue_offset, 1)
+    return int(place[0]) == int(row["physical_offset"])
 
 
 def _inner_batch(row: Any, texts: RowBytes) -> tuple[int, int]:

@@ -94,7 +94,8 @@ def _shown(store: Store, size: int | None, setting: str, what: str, default: int
 def dispatch_settings(store: Store, rules: BrokerRules, options: BuildOptions) -> DispatchSettings:
     """How the store's broker dispatches: topics of batch queues by their configuration, or by the queues themselves."""
     batch = batch_topics(topics(read_config(store.view, TOPICS)), (topic for topic, _ in store.batch_queues))
-    return DispatchSettings(rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, batch)))
+    settings = DispatchSettings(rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, batch)))
+    return settings.with_entered(store)
 
 
 @dataclass(frozen=True)

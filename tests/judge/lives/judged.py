@@ -434,10 +434,12 @@ def _check_written(case: LifeCase, repaired: Path, what: str, steps: list[Answer
     But for those that a start puts there, and those between messages that such a queue has.
     """
     assert case.life is not None
-    if case.lacks_topics:
-        return
     dead = {at: topic for at, topic in dead_records(case).items() if not case.life.has_route(topic)}
     before = _units_there(case, case.store) | _units_there(case, case.base.path)
+    if case.lacks_topics:  # those count that have no queue, where others have some, and that no copy names
+        queued, copy = {topic for topic, *_ in _units_there(case, case.store)}, case.store / "config/topics.json.bak"
+        named = copy.read_text(errors="replace") if copy.exists() else ""
+        dead = {at: topic for at, topic in dead.items() if queued and not (topic in queued or f'"{topic}"' in named)}
     entered = {*case.served_without.values(), *case.truth.served.values()}
     newest: dict[tuple[str, int], int] = {}
     for topic, queue_id, _, at in before:
