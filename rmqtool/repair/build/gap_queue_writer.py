@@ -209,6 +209,7 @@ class GapPreservingQueueWriter(QueueWriter):
             part = slice(int(entered[low]), int(entered[high - 1]) + 1)
             self._write_units(int(places[part][0]), _units_of(_part(here, part.start, part.stop), codes[part]))
         if entered.size:
+            self.generations.starts.add(int(offsets[entered[0]]))
             self._gaps = [gap for span in self._gaps for gap in _without(span, places[entered])]
         self.ignored += int(is_other[:stop].sum())
         if stop:

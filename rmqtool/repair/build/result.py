@@ -35,7 +35,7 @@ class Generations:
     Attributes:
         again: the first place where a queue begins again.
         old_end: the last record before the place where its queue begins again.
-        starts: places of single records that step back.
+        starts: places of records that step back, alone or to where their queue had none.
     """
 
     again: int = OFFSETS_END

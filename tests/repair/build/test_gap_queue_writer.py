@@ -173,3 +173,22 @@ def test_single_records_of_the_last_generation_count_too(tmp_path: Path) -> None
         for path in tmp_path.glob("consumequeue/T/*/*")
     }
     assert built_units == {0: [7], 1: [9, 10], 2: [8]}
+
+
+def test_a_queue_without_units_begins_again_where_it_had_no_place(tmp_path: Path) -> None:
+    """Its oldest records have expired, and its new ones have places before those; another queue shows the rest."""
+    places = [(0, 7), (1, 2), (0, 8), (1, 3), (0, 0), (0, 1), (1, 0), (0, 2), (1, 1)]
+    records, starts = list[bytes](), list[int]()
+    for queue_id, queue_offset in places:
+        starts.append(LOG_SIZE + sum(map(len, records)))
+        records.append(record(starts[-1], queue_id=queue_id, queue_offset=queue_offset))
+    units = [(starts[number], len(records[number]), 0) for number in (6, 8)]
+    files = {
+        f"commitlog/{LOG_SIZE:020d}": log_file(records, LOG_SIZE),
+        f"consumequeue/T/1/{0:020d}": queue_file(units),
+    }
+    store = made_store(files, commitlog_file_size=LOG_SIZE, consumequeue_file_size=FILE_UNITS * UNIT_SIZE)
+    result = build(store, rules_for(NEWEST), BuildRequest(lambda _topic, _queue_id: True, index=False), tmp_path)
+    assert result.again == {"T": starts[4]}
+    queue = np.frombuffer((tmp_path / f"consumequeue/T/0/{0:020d}").read_bytes(), UNIT.dtype)
+    assert queue["physical_offset"][queue["record_size"] > 0].tolist() == [starts[4], starts[5], starts[7]]
