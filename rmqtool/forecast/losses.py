@@ -58,6 +58,8 @@ MISSED_BYTES: Final = 64
 HIGHEST_MAX: Final = 1 << 20
 HIGHEST_BYTES: Final = 192
 """Queue offsets that are kept of clean files without a limit, and what one takes."""
+STEPS_MAX: Final = 10_000
+"""Records of a topic that step back and are kept in mind."""
 _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
 
 
@@ -193,7 +195,9 @@ class LossCounter:
             if may_be_deleted and topic not in (self._whole_topics or ()):
                 removed, lost, lost_bytes = unserved.count, 0, 0  # it has no route, whatever its queues have
             else:
-                end = unserved.starts_again(partial(_says_its_place, view, by_start)) if may_be_deleted else 0
+                order_begin = self._order.begins.get(topic, 0)
+                says_place = partial(_says_its_place, view, by_start)
+                end = unserved.starts_again(order_begin, says_place) if may_be_deleted else 0
                 removed, lost, lost_bytes = unserved.divided(end)
             if removed:
                 losses.removed[topic] = removed
@@ -248,8 +252,9 @@ class LossCounter:
     def _count_chunk(self, segment: Segment, chunk: EntryExtractor) -> None:
         own = [entries.some(entries.own) for entries in chunk.entries() if entries.own.any()]
         by_queue = [((decode_java_utf8(entries.topic), entries.queue_id), entries) for entries in own]
-        for topic in self._order.take(by_queue) & self._unserved.keys():
-            self._unserved[topic].begins_again(self._order.begins[topic])
+        for topic, place in self._order.take(by_queue):
+            if topic in self._unserved:
+                self._unserved[topic].split(place)
         for name, entries in by_queue:
             self._entries(name, entries, segment)
         chunk.clear()
@@ -313,8 +318,8 @@ class LossCounter:
             starts += [max(both, key=lambda start: start.physical_offset)] if both else []
             in_store |= {queue_id} if stored is not None else set()
         unserved = _Unserved(starts, in_store)
-        if topic in self._order.begins:
-            unserved.begins_again(self._order.begins[topic])
+        for place in self._order.steps_back[topic]:
+            unserved.split(place)
         return unserved
 
     def _unindexed(self, rows: NDArray[np.void], path: str) -> None:
@@ -343,10 +348,14 @@ class _Order:
 
     Attributes:
         begins: physical offset at which the last generation of a topic begins; only of those with more than one.
+        steps_back: by topic where records lie that step back, the first ones.
     """
 
     def __init__(self) -> None:
         self.begins: dict[str, int] = {}
+        self.steps_back: defaultdict[str, list[int]] = defaultdict(list)
+        self._open: dict[QueueName, tuple[int, int]] = {}
+        """Of a queue whose last record steps back: where it lies, and the one before it."""
         self._last: dict[QueueName, tuple[int, int]] = {}
         """Of each queue the queue offset that comes next, and where its last record lies."""
         self._begun: defaultdict[str, set[int]] = defaultdict(set)
@@ -354,32 +363,40 @@ class _Order:
         self._alone: defaultdict[str, dict[int, int]] = defaultdict(dict)
         """The last of these records of each queue."""
 
-    def take(self, by_queue: Iterable[tuple[QueueName, QueueEntries]]) -> set[str]:
-        """Take the next records of all queues; the topics of which a generation begins with one of them."""
+    def take(self, by_queue: Iterable[tuple[QueueName, QueueEntries]]) -> list[tuple[str, int]]:
+        """Take the next records of all queues; the topics and places where one steps back."""
         begins: list[tuple[int, QueueName]] = []
+        steps_back: list[tuple[str, int]] = []
         old_ends: dict[str, int] = {}
         for name, entries in by_queue:
             topic, queue_id = name
             offsets, places = entries.queue_offsets, entries.physical_offsets
             next_offset, last_place = self._last.get(name, (0, -1))
+            place, before = self._open.pop(name, (-1, -1))
+            if place >= 0 and offsets[0] == next_offset:
+                begins.append((place, name))
+                old_ends[topic] = max(before, old_ends.get(topic, -1))
             expected = np.append(next_offset, (offsets + entries.batch_sizes)[:-1])
             goes_on = np.append(offsets[1:] == expected[1:], False)
             for at in np.flatnonzero(offsets < expected).tolist():
+                place, before = int(places[at]), int(places[at - 1]) if at else last_place
+                if len(self.steps_back[topic]) < STEPS_MAX:
+                    self.steps_back[topic].append(place)
+                    steps_back.append((topic, place))
                 if goes_on[at]:
-                    begins.append((int(places[at]), name))
-                    before = int(places[at - 1]) if at else last_place
+                    begins.append((place, name))
                     old_ends[topic] = max(before, old_ends.get(topic, -1))
                 else:
-                    self._alone[topic][queue_id] = int(places[at])
+                    self._alone[topic][queue_id] = place
+                    if at == len(offsets) - 1:
+                        self._open[name] = place, before
             self._last[name] = int(offsets[-1] + entries.batch_sizes[-1]), int(places[-1])
-        topics = set[str]()
         for physical_offset, (topic, queue_id) in sorted(begins):
             if topic not in self.begins or queue_id in self._begun[topic]:
                 alone = (at for at in self._alone[topic].values() if old_ends[topic] < at < physical_offset)
                 self.begins[topic], self._begun[topic] = min(alone, default=physical_offset), set()
-                topics.add(topic)
             self._begun[topic].add(queue_id)
-        return topics
+        return steps_back
 
 
 class LiveStart(NamedTuple):
@@ -403,7 +420,6 @@ class _Unserved:
         """Messages and bytes before each start, and after the last one."""
         self._following = np.zeros(2, np.int64)
         """Messages and bytes that continue their queue."""
-        self._order_begin = 0
         self._again: set[LiveStart] = set()
         """Queues whose first place, or a later one, an older record had."""
 
@@ -424,19 +440,27 @@ class _Unserved:
             if is_before.any():
                 self._again.add(start)
 
-    def begins_again(self, physical_offset: int) -> None:
-        """A generation begins, as the order of the records shows it; none from there on has been taken yet."""
-        if self._in_store:
-            return
-        self._order_begin = physical_offset
+    def split(self, physical_offset: int) -> None:
+        """Count messages before and from a place on apart; none from there on has been taken yet."""
         number = int(np.searchsorted(self._places, physical_offset))
         self._places = np.insert(self._places, number, physical_offset)
         self._counts = np.insert(self._counts, number + 1, 0, axis=0)
 
-    def starts_again(self, says_its_place: Callable[[LiveStart], bool]) -> int:
-        """Physical offset at which the first queue of the topic began again; 0 where none did."""
-        again = (start.physical_offset for start in self._starts if start in self._again and says_its_place(start))
-        return self._order_begin or next(again, 0)
+    def starts_again(self, order_begin: int, says_its_place: Callable[[LiveStart], bool]) -> int:
+        """Physical offset at which the first queue of the topic began again; 0 where none did.
+
+        A queue begins at 0: where its first unit is a later one, the order tells where those before it are.
+
+        Args:
+            order_begin: where the order of the records shows the last generation to begin; 0 where it shows none.
+        """
+        first = next((start for start in self._starts if start in self._again and says_its_place(start)), None)
+        if not self._in_store:
+            return order_begin or (first.physical_offset if first is not None else 0)
+        if first is None:
+            return 0
+        lacks_first = first.queue_offset > 0 and 0 < order_begin < first.physical_offset
+        return order_begin if lacks_first else first.physical_offset
 
     @property
     def count(self) -> int:

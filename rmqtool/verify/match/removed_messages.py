@@ -170,20 +170,35 @@ def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes
         if is_deletable(topic_text(run.topic)):
             by_queue[run.queue].append(run)
     again: dict[bytes, int] = {}
+    old_ends: dict[bytes, int] = {}
+    fronts: list[Missing] = []
     with OpenFiles(context.store.view) as files:
         log = Log(context.store, context.rules, files)
         for key, queue_runs in by_queue.items():
             queues: Mapping[tuple[bytes, int], QueueMap] = context.batch_queues if key[2] else context.queues
             queue = queues.get(key[:2])
             start = _live_start(context, log, key, queue) if queue is not None and len(queue.units.runs) else None
-            if start is not None and any(_is_before(run, start) for run in queue_runs):
+            if start is None:
+                continue
+            if old := [run.last_physical_offset for run in queue_runs if _is_before(run, start)]:
                 again[key[0]] = min(start.physical_offset, again.get(key[0], OFFSETS_END))
+                old_ends[key[0]] = max(*old, old_ends.get(key[0], -1))
+            fronts += [run for run in queue_runs if _is_front(run, start)]
+    for run in fronts:  # new messages that no start has entered
+        if old_ends.get(run.topic, OFFSETS_END) < run.physical_offset:
+            again[run.topic] = min(run.physical_offset, again[run.topic])
     return again
 
 
 def _is_before(run: Missing, start: _LiveStart) -> bool:
     """Whether messages had the first place of a queue, or later ones, before the message that has it now."""
     return run.queue_offset + run.message_count > start.queue_offset and run.physical_offset < start.physical_offset
+
+
+def _is_front(run: Missing, start: _LiveStart) -> bool:
+    """Whether messages are the first ones of a queue, up to the one that is its first now."""
+    end = run.queue_offset + run.message_count
+    return run.queue_offset == 0 and end == start.queue_offset and run.physical_offset < start.physical_offset
 
 
 def _live_start(context: VerifyContext, log: Log, key: TypedQueueKey, queue: QueueMap) -> _LiveStart | None:

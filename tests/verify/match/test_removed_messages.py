@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rmqtool.engine.rules.versions import NEWEST
+from rmqtool.formats.consumequeue import FILLER_UNIT
 from rmqtool.verify.catalog.finding import Finding
 from tests import life_stores
 from tests.conftest import Unpacked
@@ -31,7 +32,7 @@ def store_of(
 
     Args:
         messages: the records of the log, in its order.
-        queues: numbers of the messages that each queue has units for, in order.
+        queues: numbers of the messages that each queue has units for, in order; -1 is filler.
         topics: the names in `topics.json`; bytes are its content, and None is no file.
     """
     records, places = list[bytes](), list[tuple[int, int]]()
@@ -41,7 +42,7 @@ def store_of(
         places.append((at, len(records[-1])))
     files = {LOG: log_file(records, 8192), "checkpoint": struct.pack(">qq", 1_000_000, 1_000_000).ljust(4096, b"\0")}
     for (topic, queue_id), numbers in queues.items():
-        units = [(*places[number], 0) for number in numbers]
+        units = [(*places[number], 0) if number >= 0 else FILLER_UNIT for number in numbers]
         files[f"consumequeue/{topic}/{queue_id}/00000000000000000000"] = queue_file(units)
     if topics is not None:
         names = [*topics, "SELF_TEST_TOPIC"] if isinstance(topics, list) and topics else []
@@ -107,6 +108,17 @@ def test_a_name_used_again() -> None:
     assert ids == {}
     assert deleted(findings) == {"T": 4}
     assert [one.repair for one in findings if one.id == DELETED] == [None]
+
+
+def test_new_messages_before_the_first_unit_of_a_queue_are_not_removed() -> None:
+    """A start that enters only a later file of the log puts filler where the first new messages belong."""
+    messages: list[Sent] = [
+        ("T", 0, 0), ("T", 1, 0), ("T", 0, 1), ("T", 1, 1), ("T", 0, 0), ("T", 1, 0), ("T", 0, 1), ("T", 1, 1)
+    ]  # fmt: skip
+    findings, ids = store_of(messages, {("T", 0): [-1, 6], ("T", 1): [-1, 7]}, ["T"])
+    assert ids.pop("consumequeue.missing-unit") == 2
+    assert ids.keys() <= {"consumequeue.filler-readable"}
+    assert deleted(findings) == {"T": 4}
 
 
 def test_units_that_were_lost_are_no_deletion() -> None:
