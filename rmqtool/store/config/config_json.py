@@ -185,6 +185,12 @@ def topic_entry(name: str, queue_count: int, attributes: Mapping[str, str] | Non
     }
 
 
+def changed_at(config: ConfigFile) -> int | None:
+    """When the broker last changed what a file holds, in ms; None where it does not say so (`DataVersion`)."""
+    version = config.value.get("dataVersion") if config.value else None
+    return _integer(version.get("timestamp")) if isinstance(version, dict) else None
+
+
 def next_version(version: object) -> dict[Any, Any]:
     """A slave takes over the topics of a master only if the version is another than its own (`DataVersion`)."""
     version = version if isinstance(version, dict) else {"counter": 0, "timestamp": 0}

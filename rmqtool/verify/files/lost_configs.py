@@ -33,6 +33,7 @@ from rmqtool.store.config.config_json import (
     ConfigFile,
     ConfigState,
     are_topics_lost,
+    changed_at,
     consumer_offsets,
     group_names,
     topics,
@@ -47,6 +48,8 @@ from rmqtool.verify.files.config_files import read_store_configs
 _REPAIRS: Final = {DELAY_OFFSETS: REBUILD_DELAYS, TOPICS: REBUILD_TOPICS}
 CREATED_TOPICS_ONLY: Final = "config/rdb"
 """A database without the topics that every broker creates for itself."""
+LAG_MS: Final = 60_000
+"""By so much messages may be newer than the topics of a slave: it asks its master for them every ten seconds."""
 NAMED_MAX: Final = 5
 """Groups that a finding names."""
 
@@ -68,24 +71,19 @@ def lost_configs(
     if names and are_topics_lost(store.files):
         text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
         yield finding("config.topics-missing", TOPICS, text)
-    elif known is not None and known.value is not None and _shows_loss(known, configs):
-        yield from _topics_without_entry(store, rules, known)
+    elif known is not None:
+        findings = _topics_without_entry(store, rules, known, configs)
+        yield from (one for one in findings if one.severity is not Severity.NOTE)
 
 
 def topics_of_nobody(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
-    """The same topics where the configuration is whole or no broker wrote it: notes, for nothing shows a loss.
+    """The topics without an entry of which nothing shows a loss: notes.
 
     After a deletion a start enters the messages again of which the units are gone, and the topic has queues once more.
     """
-    known = configs.get(TOPICS)
-    if known is not None and known.value is not None and not _shows_loss(known, configs):
-        for one in _topics_without_entry(store, rules, known):
-            yield replace(one, severity=Severity.NOTE, repair=None)
-
-
-def _shows_loss(known: ConfigFile, configs: Mapping[str, ConfigFile]) -> bool:
-    """Whether a topic without an entry was lost: a broker wrote the configuration, and what is left is not whole."""
-    return whole_topics(known) is None and is_of_broker(configs)
+    if (known := configs.get(TOPICS)) is not None:
+        findings = _topics_without_entry(store, rules, known, configs)
+        yield from (one for one in findings if one.severity is Severity.NOTE)
 
 
 def topics_without_entry(store: Store, known: ConfigFile) -> list[str]:
@@ -114,10 +112,23 @@ def _unreadable(configs: Mapping[str, ConfigFile], told: Collection[str]) -> Ite
             yield finding("config.unreadable", config.read_path or path, text, repair=repair)
 
 
-def _topics_without_entry(store: Store, rules: BrokerRules, known: ConfigFile) -> Iterator[Finding]:
+def _topics_without_entry(
+    store: Store, rules: BrokerRules, known: ConfigFile, configs: Mapping[str, ConfigFile]
+) -> Iterator[Finding]:
+    """Findings about them: no more than a note where somebody may have deleted the topic.
+
+    One was lost where a broker wrote the configuration and what is left is not whole, and where a message was stored
+    after the last change of the file, which a deletion is. A clock that was set back can look like the latter, so that
+    a person decides.
+    """
+    if known.value is None:
+        return
     place = known.read_path or TOPICS
-    by_topic = _messages_by_topic(store, rules, topics_without_entry(store, known))
+    names = topics_without_entry(store, known)
+    by_topic = _messages_by_topic(store, rules, names)
     is_whole = whole_topics(known) is not None
+    changed_ms = changed_at(known) if is_whole else None
+    newest_ms = _newest_by_topic(store, rules, names) if changed_ms is not None else {}
     copy = read_config(store.view, f"{TOPICS}.bak")
     in_copy = topics(copy) if known.state is ConfigState.READ and copy.state is ConfigState.READ else {}
     for topic, count in by_topic.items():
@@ -131,9 +142,14 @@ def _topics_without_entry(store: Store, rules: BrokerRules, known: ConfigFile) -
             text += f"; it was deleted, or the file is older than it: then {add} adds it"
         if topic in in_copy:
             text += f"; {TOPICS}.bak contains it"
-        repair = None if known.is_database else REBUILD_TOPICS
+        is_older = changed_ms is not None and newest_ms.get(topic, 0) - changed_ms > LAG_MS
+        if is_older:
+            text += f"; it was changed at {changed_ms}, and a message of the topic was stored at {newest_ms[topic]}"
+        shows_loss = is_older or (not is_whole and is_of_broker(configs))
+        repair = None if known.is_database or is_whole or not shows_loss else REBUILD_TOPICS
         name = f"consumequeue/{topic}"
-        yield finding("config.queue-without-topic", name, text, topic=topic, count=max(1, count), repair=repair)
+        one = finding("config.queue-without-topic", name, text, topic=topic, count=max(1, count), repair=repair)
+        yield one if shows_loss else replace(one, severity=Severity.NOTE)
 
 
 def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
@@ -201,6 +217,19 @@ def _groups_with_retries(store: Store, rules: BrokerRules, configured: Collectio
     owners = {topic.removeprefix(RETRY_PREFIX).removeprefix(DEAD_LETTER_PREFIX) for topic in used}
     named = {group for group in configured for owner in owners if owner.startswith(group)}
     return named | {owner for owner in owners if not any(owner.startswith(group) for group in named)}
+
+
+def _newest_by_topic(store: Store, rules: BrokerRules, names: Collection[str]) -> dict[str, int]:
+    """When the last message of topics was stored, in ms, as far as their queues can be read."""
+    newest: dict[str, int] = {}
+    with suppress(UnreadableError, UnsupportedError), open_reader(store, rules, quickly=True) as reader:
+        for name in queue_names(store):
+            place = reader.queue(*name).last_record() if name[0] in names else None
+            message = reader.message_at(place[0]) if place is not None else None
+            record = message.record if message is not None else None
+            if record is not None and record.topic == name[0] and record.body_crc_ok:
+                newest[name[0]] = max(record.store_timestamp_ms, newest.get(name[0], 0))
+    return newest
 
 
 def _messages_by_topic(store: Store, rules: BrokerRules, names: Collection[str]) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """What a whole broker keeps beside its store, as far as a store alone does not: its topics and consumers' offsets."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,15 @@ class BrokerConfig:
         self.topics: list[str] = []
         self.attributes: dict[str, dict[str, str]] = {}
         self.offsets: dict[str, dict[int, int]] = {}
+        self.clock_ms = 0
+        """By how much the broker's clock is ahead."""
+        self._changed_ms = 0
         self._counter = 0
         self._groups: set[str] = set()
 
     def create(self, topic: str, **attributes: str) -> None:
         self.topics.append(topic)
+        self._changed()
         if topic.startswith(RETRY):  # only a group that consumes has one
             self.offsets.setdefault(f"{topic}@{topic.removeprefix(RETRY)}", {0: 0})
         self.attributes[topic] = {name.replace("_", "."): value for name, value in attributes.items()}
@@ -48,13 +53,18 @@ class BrokerConfig:
     def delete(self, topic: str, *, with_offsets: bool) -> None:
         """Delete a topic; since 5.0 what its consumers noted goes with it."""
         self.topics.remove(topic)
+        self._changed()
         if with_offsets:
             self.offsets = {name: at for name, at in self.offsets.items() if name.partition("@")[0] != topic}
+
+    def _changed(self) -> None:
+        self._changed_ms = int(time.time() * 1000) + self.clock_ms
 
     def load(self, path: Path) -> None:
         """What a broker knows that starts on older files."""
         folder = path / "config"
-        table = json.loads((folder / "topics.json").read_text())["topicConfigTable"]
+        content = json.loads((folder / "topics.json").read_text())
+        table, self._changed_ms = content["topicConfigTable"], content["dataVersion"]["timestamp"]
         known = {name: entry for name, entry in table.items() if name not in (*SYSTEM, *SINCE_5)}
         self.topics = list(known)
         self.attributes = {name: entry.get("attributes", {}) for name, entry in known.items()}
@@ -84,7 +94,7 @@ class BrokerConfig:
             }
             for name in sorted(self.kept(is_five=is_five))
         }
-        version = {"counter": self._counter, **({"stateVersion": 0} if is_five else {}), "timestamp": 1_795_000_000_000}
+        version = {"counter": self._counter, **({"stateVersion": 0} if is_five else {}), "timestamp": self._changed_ms}
         self._write(path / "config" / "topics.json", {"dataVersion": version, "topicConfigTable": table})
 
     @staticmethod

@@ -334,6 +334,9 @@ def _check_healthy(case: LifeCase) -> None:
         allowed.add("config.consumer-offsets-missing")
     if any(act.end == KILLED_AT_ANY_TIME for act in life.plan.acts):
         allowed.add("consumequeue.wrong-file-size")  # an empty file is one that the broker was making
+    if life.deleted and any(act.name == "clock" and act.values["by"] < 0 for act in life.plan.acts):
+        # With a clock that was set back a deletion seems older than messages that a start enters again: it is asked.
+        allowed.add("config.queue-without-topic")
     signatures = {IS_HEALTHY + name for name in allowed}
     case.disagreements = [row for row in case.disagreements if row.signature not in signatures]
 

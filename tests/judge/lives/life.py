@@ -395,6 +395,7 @@ def _settings(life: Life, act: Act, draw: random.Random) -> None:
 
 def _clock(life: Life, act: Act, draw: random.Random) -> None:
     life.clock_ms += act.values["by"]
+    life.broker.clock_ms = life.clock_ms
 
 
 def _restore(life: Life, act: Act, draw: random.Random) -> None:

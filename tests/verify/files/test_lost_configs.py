@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rmqtool.verify.catalog.finding import Finding, Severity
+from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.golden_stores import broker_names
 from tests.verify.stores import above_note, verified
@@ -37,9 +38,11 @@ def written(config: Path, file: str, *contents: bytes | None) -> None:
             path.write_bytes(content)
 
 
-def without_topic(config: Path, topic: str) -> bytes:
+def without_topic(config: Path, topic: str, changed_ms: int = 1 << 42) -> bytes:
+    """The topics but for one, last changed in 2109, or at another time."""
     value: dict[str, Any] = json.loads((config / TOPICS).read_bytes())
     del value["topicConfigTable"][topic]
+    value["dataVersion"]["timestamp"] = changed_ms
     return json.dumps(value).encode()
 
 
@@ -159,6 +162,24 @@ def test_a_topic_with_queues_and_no_entry_is_counted(
     severity, repair = (Severity.WARNING, "rebuild --topics") if has_copy else (Severity.NOTE, None)
     assert (lost.topic, lost.count, lost.severity, lost.repair) == ("reminders", count, severity, repair)
     assert says in lost.message
+
+
+@pytest.mark.parametrize("lag_ms", [59_000, 61_000])
+@pytest.mark.parametrize("name", STORES)
+def test_a_whole_file_that_is_older_than_a_topic_has_lost_it(golden_copy: Unpacked, name: str, lag_ms: int) -> None:
+    path = golden_copy(name)
+    rows = rmqtool("dump", path, "--topic", "reminders", "--format", "jsonl").out.splitlines()
+    newest_ms = max(json.loads(row)["store_timestamp_ms"] for row in rows)
+    written(path / "config", TOPICS, without_topic(path / "config", "reminders", newest_ms - lag_ms), None)
+    (lost,) = (finding for finding in of_config(path, name) if finding.id == "config.queue-without-topic")
+    is_older = lag_ms > 60_000
+    assert (lost.severity, lost.repair) == (Severity.WARNING if is_older else Severity.NOTE, None)
+    for command in ("verify", "forecast", "recover"):
+        ran = rmqtool(command, path, *(("--yes",) if command == "recover" else ()), "--format", "json")
+        said = json.loads(ran.out)
+        said = said.get("summary", said)
+        assert said["needs_decision"] is is_older, (command, said)
+        assert (ran.code == 0) is not is_older, (command, ran)
 
 
 @pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "%RETRY%job-workers"])
