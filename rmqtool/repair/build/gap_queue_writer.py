@@ -210,6 +210,8 @@ class GapPreservingQueueWriter(QueueWriter):
             self._write_units(int(places[part][0]), _units_of(_part(here, part.start, part.stop), codes[part]))
         if entered.size:
             self.generations.starts.add(int(offsets[entered[0]]))
+            if int(places[entered[0]]) == 0:
+                self.generations.zeros.update(offsets[entered[:2]].tolist())
             self._gaps = [gap for span in self._gaps for gap in _without(span, places[entered])]
         self.ignored += int(is_other[:stop].sum())
         if stop:
@@ -365,7 +367,10 @@ class GapPreservingQueueWriter(QueueWriter):
         more, and do not start where the last file of a queue is full.
         """
         if self._step_back is not None:
-            self.generations.starts.add(int(self._step_back[0].physical_offsets[0]))
+            place = int(self._step_back[0].physical_offsets[0])
+            self.generations.starts.add(place)
+            if int(self._step_back[0].queue_offsets[0]) == 0:
+                self.generations.zeros.add(place)
             self._leave_out(*self._step_back, None)
         self.gap_units = sum(high - low for low, high in self._gaps)
         if self._dead_end is None:

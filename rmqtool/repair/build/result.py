@@ -30,28 +30,32 @@ class Generations:
     """What the queues of a topic tell of where it begins again.
 
     All that was removed lies in the log before all that came after it. So a last record of a queue that alone steps
-    back is new too if it lies behind the last removed one. The first record of a queue may be of either.
+    back is new too if it lies behind the last removed one. The first record of a queue may be of either. Where no queue
+    begins again with two records, two queues do with one each: the header of one alone may be wrong.
 
     Attributes:
         again: the first place where a queue begins again.
         old_end: the last record before the place where its queue begins again.
         starts: places of records that step back, alone or to where their queue had none.
+        zeros: places of records that step back to queue offset 0, and of the next ones that follow.
     """
 
     again: int = OFFSETS_END
     old_end: int = -1
     starts: set[int] = field(default_factory=set)
+    zeros: set[int] = field(default_factory=set)
 
     def add(self, other: Generations) -> None:
         """Hear other queues too."""
         self.again, self.old_end = min(self.again, other.again), max(self.old_end, other.old_end)
         self.starts |= other.starts
+        self.zeros |= other.zeros
 
     @property
     def begin(self) -> int | None:
         """Physical offset of the first record of the last generation; None where there is but one."""
         if self.again == OFFSETS_END:
-            return None
+            return min(self.zeros) if len(self.zeros) > 1 else None
         return min((start for start in self.starts if self.old_end < start < self.again), default=self.again)
 
 

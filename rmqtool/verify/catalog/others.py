@@ -135,7 +135,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "config.queue-without-topic",
         "A queue belongs to a topic that is not in `topics.json` (or its backup where that is read), or in the "
         "database that replaces it. A note where a whole file lacks it: after a deletion, a start enters the messages "
-        "again of which the units are gone; but where a message is more than a minute newer than the file's last change.",
+        "again of which the units are gone; but not where a message is a minute newer than the file's last change.",
         "keeps the queue; clients get no route to the topic, and no message of it, until it is created",
         "recover adds the topic, with guesses, if the broker reads the backup: that may be older than the topic. Where "
         "the file is whole, none is needed after a deletion; `rebuild --topic` with its name adds it",

@@ -172,18 +172,23 @@ def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes
     again: dict[bytes, int] = {}
     old_ends: dict[bytes, int] = {}
     fronts: list[Missing] = []
+    restarts: list[Missing] = []
     with OpenFiles(context.store.view) as files:
         log = Log(context.store, context.rules, files)
         for key, queue_runs in by_queue.items():
             queues: Mapping[tuple[bytes, int], QueueMap] = context.batch_queues if key[2] else context.queues
             queue = queues.get(key[:2])
             start = _live_start(context, log, key, queue) if queue is not None and len(queue.units.runs) else None
+            restarts += _restarts(queue_runs)
             if start is None:
                 continue
             if old := [run.last_physical_offset for run in queue_runs if _is_before(run, start)]:
                 again[key[0]] = min(start.physical_offset, again.get(key[0], OFFSETS_END))
                 old_ends[key[0]] = max(*old, old_ends.get(key[0], -1))
             fronts += [run for run in queue_runs if _is_front(run, start)]
+    for topic, runs_of in _by_topic(restarts):
+        if topic not in again and sum(run.message_count for run in runs_of) > 1:
+            again[topic] = min(run.physical_offset for run in runs_of)
     for run in fronts:  # new messages that no start has entered
         if old_ends.get(run.topic, OFFSETS_END) < run.physical_offset:
             again[run.topic] = min(run.physical_offset, again[run.topic])
@@ -193,6 +198,12 @@ def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes
 def _is_before(run: Missing, start: _LiveStart) -> bool:
     """Whether messages had the first place of a queue, or later ones, before the message that has it now."""
     return run.queue_offset + run.message_count > start.queue_offset and run.physical_offset < start.physical_offset
+
+
+def _restarts(runs: Sequence[Missing]) -> list[Missing]:
+    """Messages from the first place of a queue on that lie after others of it; one alone may have a wrong header."""
+    first = min((run.physical_offset for run in runs), default=0)
+    return [run for run in runs if run.queue_offset == 0 and run.physical_offset > first][-1:]
 
 
 def _is_front(run: Missing, start: _LiveStart) -> bool:

@@ -192,3 +192,25 @@ def test_a_queue_without_units_begins_again_where_it_had_no_place(tmp_path: Path
     assert result.again == {"T": starts[4]}
     queue = np.frombuffer((tmp_path / f"consumequeue/T/0/{0:020d}").read_bytes(), UNIT.dtype)
     assert queue["physical_offset"][queue["record_size"] > 0].tolist() == [starts[4], starts[5], starts[7]]
+
+
+@pytest.mark.parametrize("queues", [1, 2])
+def test_two_queues_that_step_back_to_the_first_place_show_that_a_topic_begins_again(
+    tmp_path: Path, queues: int
+) -> None:
+    """One record each: that of one queue alone may have a wrong header."""
+    places = [(0, 3), (1, 5), (0, 4), (1, 6), (0, 0), (1, 0)][: 4 + queues]
+    records, starts = list[bytes](), list[int]()
+    for queue_id, queue_offset in places:
+        starts.append(LOG_SIZE + sum(map(len, records)))
+        records.append(record(starts[-1], queue_id=queue_id, queue_offset=queue_offset))
+    store = made_store(
+        {f"commitlog/{LOG_SIZE:020d}": log_file(records, LOG_SIZE)}, commitlog_file_size=LOG_SIZE,
+        consumequeue_file_size=FILE_UNITS * UNIT_SIZE,
+    )  # fmt: skip
+    result = build(store, rules_for(NEWEST), BuildRequest(lambda _topic, _queue_id: True, index=False), tmp_path)
+    assert result.again == ({"T": starts[4]} if queues == 2 else {})
+    queue = np.frombuffer((tmp_path / f"consumequeue/T/0/{0:020d}").read_bytes(), UNIT.dtype)
+    expected = [starts[4]] if queues == 2 else [starts[4], starts[0], starts[2]]
+    is_unit = (queue["record_size"] > 0) & (queue["physical_offset"] >= LOG_SIZE)
+    assert queue["physical_offset"][is_unit].tolist() == expected

@@ -121,6 +121,22 @@ def test_new_messages_before_the_first_unit_of_a_queue_are_not_removed() -> None
     assert deleted(findings) == {"T": 4}
 
 
+@pytest.mark.parametrize(
+    ("messages", "removed"),
+    [
+        ([("T", 0, 3), ("T", 1, 5), ("T", 0, 0), ("T", 1, 0)], {"T": 2}),
+        ([("T", 0, 3), ("T", 1, 5), ("T", 0, 0)], {}),
+        ([("T", 0, 3), ("T", 1, 5), ("T", 0, 0), ("T", 0, 1)], {"T": 2}),
+    ],
+    ids=["two queues", "one record", "two records"],
+)
+def test_records_that_step_back_to_the_first_place_begin_again(messages: list[Sent], removed: dict[str, int]) -> None:
+    """Also where no queue has a unit of them."""
+    findings, ids = store_of([("K", 0, 0), *messages], {("K", 0): [0]}, ["T", "K"])
+    assert deleted(findings) == removed
+    assert ids
+
+
 def test_units_that_were_lost_are_no_deletion() -> None:
     # A queue that goes on in its middle: a broker gave queue offset 1 twice, and nobody deleted anything.
     messages: list[Sent] = [("T", 0, 0), ("T", 0, 1), ("T", 0, 2), ("T", 0, 1)]
