@@ -38,6 +38,7 @@ from rmqtool.repair.recover.log_steps import MISNAMED, damage_in, loss_behind, s
 from rmqtool.repair.recover.misplaced_records import misplaced_records
 from rmqtool.repair.recover.scope import (
     WindowTooSmall,
+    demand_generations_known,
     demand_index_head,
     demand_no_zero_queue,
     first_window,
@@ -340,6 +341,8 @@ class _Recover:
             selector = None
         if selector is not None and self._store.extensions and not self._window.is_whole:
             raise WindowTooSmall(0)  # the addresses of an extension's units count from its first one
+        if selector is not None:
+            demand_generations_known(self._window, names or ())
         request = BuildRequest(selector, with_index, log_end, self._window.earlier, topics)
         built = build(self._store, self._rules, request, self._staging, self._options.build, self._on_progress)
         self._demand_larger_than(built.log_end)

@@ -9,6 +9,7 @@ from contextlib import closing
 import numpy as np
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.topic_names import is_deletable
 from rmqtool.forecast.forecast import scan_begin
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
@@ -97,6 +98,19 @@ def demand_no_zero_queue(window: LogWindow, findings: Iterable[Finding]) -> None
     for finding in findings:
         if finding.id == "consumequeue.zero-file" and finding.physical_offset is None and not window.is_whole:
             raise WindowTooSmall(0)
+
+
+def demand_generations_known(window: LogWindow, names: Iterable[QueueName]) -> None:
+    """Refuse a window for a queue without files: the whole log tells whether its topic was deleted and used again.
+
+    Raises:
+        WindowTooSmall: there is one.
+    """
+    if window.is_whole:
+        return
+    queues = {*window.store.queues, *window.store.batch_queues}
+    if any(name not in queues and is_deletable(name[0]) for name in names):
+        raise WindowTooSmall(0)
 
 
 def named_queues(queues: Iterable[Finding], rebuilt: AbstractSet[QueueName]) -> set[QueueName] | None:

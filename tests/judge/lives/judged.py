@@ -82,7 +82,7 @@ class LifeCase(Case):
         assert self.life is not None
         if self.life.is_cut or self.life.is_renumbered or self.by_chance:
             return float("inf")
-        seen, dead = seen_dead(self), dead_records(self)
+        seen, dead = seen_dead(self).keys() - set(self.truth.served.values()), dead_records(self)
         return sum(
             1 for at, topic in dead.items() if at not in seen and (self.lacks_topics or self.life.has_route(topic))
         )
