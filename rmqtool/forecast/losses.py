@@ -29,7 +29,10 @@ from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.placed_messages import QUESTION, PlacedMessages
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes
 from rmqtool.engine.queues.stored_units import StoredUnits
+from rmqtool.engine.reading.record import SingleRecord, decode_record
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.engine.segments.log import RecordLocation
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
 from rmqtool.forecast.index_state import IndexState
@@ -37,7 +40,6 @@ from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.record_arrays import RecordArrays
 from rmqtool.forecast.result import Lost, ServedDamage
 from rmqtool.forecast.served_units import ServedUnits, file_numbers
-from rmqtool.formats.commitlog import HEAD_SIZE, PHYSICAL_OFFSET_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -48,7 +50,7 @@ from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Batch
 from rmqtool.store.directory import Segment
-from rmqtool.store.source import read_range
+from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import StoreView
 
 MISSED_MAX: Final = 2_000_000
@@ -196,7 +198,7 @@ class LossCounter:
                 removed, lost, lost_bytes = unserved.count, 0, 0  # it has no route, whatever its queues have
             else:
                 order_begin = self._order.begins.get(topic, 0)
-                says_place = partial(_says_its_place, view, by_start)
+                says_place = partial(_says_its_place, self._settings.rules, view, by_start)
                 end = unserved.starts_again(order_begin, says_place) if may_be_deleted else 0
                 removed, lost, lost_bytes = unserved.divided(end)
             if removed:
@@ -474,19 +476,26 @@ class _Unserved:
         return int(self._counts[:before, 0].sum()), lost, lost_bytes
 
 
-def _says_its_place(view: StoreView, by_start: Mapping[int, Segment], start: LiveStart) -> bool:
-    """Whether the header at the place of a unit says the queue offset of that unit."""
+def _says_its_place(rules: BrokerRules, view: StoreView, by_start: Mapping[int, Segment], start: LiveStart) -> bool:
+    """Whether the record at the place of a unit says that it has this place in this queue."""
     segment = next((one for one in by_start.values() if one.start <= start.physical_offset < one.end), None)
     if segment is None:
         return False
+    at = start.physical_offset - segment.start
+    place = RecordLocation(start.physical_offset, segment.path, at, segment.size - at)
     try:
         with closing(view.open(segment.path)) as source:
-            head = read_range(source, start.physical_offset - segment.start, HEAD_SIZE)
+            read = partial(_read_from, source, at)
+            record = decode_record(SingleRecord(rules, read), place)
     except UnreadableError:
         return False
-    fields = (start.queue_offset, QUEUE_OFFSET_AT, 8), (start.physical_offset, PHYSICAL_OFFSET_AT, 8)
-    queue = head[QUEUE_ID_AT : QUEUE_ID_AT + 4] == start.queue_id.to_bytes(4, "big", signed=True)
-    return queue and all(head[at : at + size] == value.to_bytes(size, "big") for value, at, size in fields)
+    return record is not None and start == (
+        record.topic, record.queue_id, record.queue_offset, record.physical_offset
+    )  # fmt: skip
+
+
+def _read_from(source: ByteSource, begin: int, position: int, length: int) -> bytes:
+    return read_range(source, begin + position, length)
 
 
 def _places(entries: QueueEntries, limit: int) -> RecordArrays:

@@ -172,11 +172,14 @@ def _running(life: Life) -> OpenStore:
 
 
 def _ignores_files(life: Life) -> bool:
-    """Whether a person sees that this would go wrong: 4.4.0 leaves out files of the log that have another length."""
-    size = life.config["mappedFileSizeCommitLog"]
+    """Whether a person sees that this would go wrong: 4.4.0 leaves out files that have another length."""
     folders = [life.path / name for name in str(life.config.get("storePathCommitLog", "commitlog")).split(",")]
-    sizes = {file.stat().st_size for folder in folders for file in folder.glob("[0-9]*")}
-    return life.version == "4.4.0" and bool(sizes - {size})
+    of_log = {file.stat().st_size for folder in folders for file in folder.glob("[0-9]*")}
+    of_queues = {file.stat().st_size for file in life.path.glob("consumequeue/*/*/[0-9]*")}
+    is_other = of_log - {life.config["mappedFileSizeCommitLog"]} or of_queues - {
+        life.config["mappedFileSizeConsumeQueue"]
+    }
+    return life.version == "4.4.0" and bool(is_other)
 
 
 def _start(life: Life) -> OpenStore:
