@@ -58,11 +58,16 @@ class Plan:
     """Puts of each run, and how it ends."""
     queues_written: str = FILE
     queues_in: str = FILE
+    own_topics: tuple[str, ...] = ()
+    """The broker's own topics that it is told of too."""
 
     @property
     def topic_settings(self) -> dict[str, Any]:
         """What the broker is told of topics."""
-        named = {topic: {"readQueueNums": 8, "writeQueueNums": 8, "attributes": {}} for topic in self.topics}
+        named = {
+            topic: {"readQueueNums": 8, "writeQueueNums": 8, "attributes": {}}
+            for topic in (*self.own_topics, *self.topics)
+        }
         if "inner" in self.features:
             named[BATCHED] = {"readQueueNums": 8, "writeQueueNums": 8, "attributes": {"queue.type": "BatchCQ"}}
         return named

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any
@@ -79,7 +79,7 @@ class Life:
         attributes = self.broker.attributes
         return {
             topic: {"readQueueNums": QUEUES, "writeQueueNums": QUEUES, "attributes": attributes.get(topic, {})}
-            for topic in self.broker.topics
+            for topic in self.broker.kept(is_five=self.is_five)
         }
 
     def has_route(self, topic: str) -> bool:
@@ -101,6 +101,8 @@ class Life:
         on = ROCKSDB if self.config.get("storeType") == STORE_TYPE["storeType"] else FILE
         topics = tuple(self.broker.topics)
         plan = Plan(self.plan.name, self.asked, self.features, self.config, topics, QUEUES, tuple(self.runs), on, on)
+        own = [name for name in self.broker.kept(is_five=self.is_five) if name not in self.broker.topics]
+        plan = replace(plan, own_topics=tuple(own))
         return Base(plan, self.path, self.copies[0] if self.copies else None)
 
 
