@@ -23,6 +23,7 @@ from tests.judge.faults_rocksdb import content_of
 from tests.judge.intact import log_content
 from tests.judge.lives.life import Life
 from tests.judge.lives.plan import KILLED_AT_ANY_TIME
+from tests.judge.messages import BATCHED
 from tests.judge.target import UNIT, Fault, Target
 from tests.judge.tool import Answer
 from tests.store_state import store_state
@@ -275,7 +276,7 @@ def _floor(case: LifeCase) -> Served:
         name
         for name, at in own_units.items()
         if places.get(at, name) != name and places[at][0] == name[0] and (*name, at) not in there
-        if not life.broker.attributes.get(name[0])
+        if name[0] != BATCHED
     }
     moved = {places[own_units[name]]: own_units.pop(name) for name in astray}
     own_units = moved | own_units
