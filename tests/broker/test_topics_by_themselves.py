@@ -32,8 +32,7 @@ def findings(path: Path, *options: object) -> list[dict[str, Any]]:
 
 
 def put_all(broker: WholeBroker) -> None:
-    assert broker.send("Orders", 0, b"light", {"INNER_MULTI_DISPATCH": LIGHT})["status"] == "SEND_OK"
-    sent = broker.send("Orders", 0, b"order")
+    sent = broker.send("Orders", 0, b"order", {"INNER_MULTI_DISPATCH": LIGHT})
     assert sent["status"] == "SEND_OK"
     physical_offset = int(sent["messageId"][-16:], 16)
     fields = {"offset": physical_offset, "group": "shop", "delayLevel": -1, "originMsgId": sent["messageId"],

@@ -152,6 +152,12 @@ class GapPreservingQueueWriter(QueueWriter):
                 self._leave_out(before, before_codes, int(run.queue_offsets[0]))
         while run.physical_offsets.size:
             first = int(run.queue_offsets[0])
+            if first == 0 and self._is_at_end(int(run.physical_offsets[0])):
+                super().put(_part(run, 0, 1), codes[:1])
+                self.misplaced -= 1  # the queue had it there
+                self._next_queue_offset = self._end // UNIT_SIZE
+                run, codes = _part(run, 1, run.physical_offsets.size), codes[1:]
+                continue
             if self._last_start is not None and self._next_queue_offset is None:
                 self._cut_head(first)
             if self._last_start is None or not 0 <= first < self._end // UNIT_SIZE:
@@ -159,6 +165,11 @@ class GapPreservingQueueWriter(QueueWriter):
                 return
             settled = self._enter_inside(run, codes)
             run, codes = _part(run, settled, run.physical_offsets.size), codes[settled:]
+
+    def _is_at_end(self, physical_offset: int) -> bool:
+        """Whether the queue had a record right after what was put: a broker puts one there that says 0."""
+        end = self._end // UNIT_SIZE
+        return self._last_start is not None and end > 0 and int(self._kept_at(end, 1)[0]) == physical_offset
 
     def _leave_out(self, record: QueueEntries, codes: Int64s, following: int | None) -> None:
         """Do with a single record that steps back what brokers do: one that says 0 goes to the end.

@@ -6,13 +6,14 @@ What agrees is settled for thousands of units at once; only what does not is loo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.queues.extension import QueueExtension
+from rmqtool.engine.rules.multi_dispatch import is_kept_out
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
@@ -20,7 +21,7 @@ from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, EXTENSION_HEAD_S
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, topic_text
 from rmqtool.scan.rules import Verdict
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.log_chunk import RowsLookup, is_message
 from rmqtool.verify.match.queue_findings import QueueFindings, rest_message
@@ -201,6 +202,8 @@ class QueueMatch:
     ) -> Finding | None:
         """What is wrong with a unit that points to the start of a good message."""
         unit, queue = mismatch.unit, mismatch.queue
+        if self._keeps_older_offset(mismatch, row):
+            return self._of_older_offset(mismatch, unmatched)
         if mismatch.entry < 0 or (not queue.is_batch and mismatch.queue_offset != mismatch.place):
             if int(unit["record_size"]) == int(row["size"]) and self._blames_record(mismatch, row, unmatched):
                 text = self.lookup.describe(row)
@@ -248,6 +251,29 @@ class QueueMatch:
                 found=str(int(unit["store_timestamp_ms"])),
             )
         return self._of_tags(mismatch, row)
+
+    def _keeps_older_offset(self, mismatch: Mismatch, row: Any) -> bool:
+        """Whether a record names this queue with the offset of the message that it is a copy of.
+
+        A dead letter has the properties of the message that nobody could consume. 5.5.0 gives it no offset of its own
+        there, and enters it all the same, one that says 0 at the end (`MixAll#topicAllowsLMQ`, `MultiDispatchUtils`).
+        """
+        topic, rules = self.lookup.topic(row), self.context.dispatch.rules
+        is_named = mismatch.entry >= 0 and topic != mismatch.queue.topic
+        return is_named and mismatch.queue_offset == 0 < mismatch.place and is_kept_out(topic, rules.put_keeps_out)
+
+    def _of_older_offset(
+        self, mismatch: Mismatch, unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]]
+    ) -> Finding:
+        """What is wrong with the unit of such a record: nothing, unless a message lacks its place."""
+        lacking = (
+            open_entries & (entries.queue_offsets == mismatch.place)
+            for key, (entries, open_entries) in unmatched.items()
+            if topic_text(key[0]) == mismatch.queue.topic
+        )
+        text = "its message is a dead letter with the queue offset of the message that it is a copy of"
+        one = self._finding(mismatch, "consumequeue.wrong-position", text, expected="0", found=str(mismatch.place))
+        return one if any(map(np.any, lacking)) else replace(one, severity=Severity.NOTE, repair=None)
 
     def _of_tags(self, mismatch: Mismatch, row: Any) -> Finding:
         code, expected = int(mismatch.unit["tags_code"]), int(row["tags_code"])

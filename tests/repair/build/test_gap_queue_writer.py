@@ -214,3 +214,11 @@ def test_two_queues_that_step_back_to_the_first_place_show_that_a_topic_begins_a
     expected = [starts[4]] if queues == 2 else [starts[4], starts[0], starts[2]]
     is_unit = (queue["record_size"] > 0) & (queue["physical_offset"] >= LOG_SIZE)
     assert queue["physical_offset"][is_unit].tolist() == expected
+
+
+def test_a_record_that_a_broker_has_put_at_the_end_stays_there(tmp_path: Path) -> None:
+    """A dead letter says the offset 0 of the message that it is a copy of; a later message has lost its place to it."""
+    queue, writer = built(tmp_path / "last", [0, 0], kept=[0, 1])
+    assert (queue, writer.misplaced) == ([0, 1], 0)
+    assert built(tmp_path / "between", [0, 1, 0, 2, 3], kept=[0, 1, 2, 4])[0] == [0, 1, 2, 4]
+    assert built(tmp_path / "gone", [0, 0, 1], kept=[0])[0] == [0, 2]
