@@ -51,7 +51,8 @@ def test_a_queue_without_files_is_told_by_the_whole_log(tmp_path: Path, *, full:
     new: list[Sent] = [("K", 0, 4), ("T", 0, 0), ("T", 0, 1), ("T", 2, 0)]
     store, places = store_of([old_start, [("K", 0, 1)], [("K", 0, 2)], old_end, new])
     made = plan_recover(store, rules_for("4.9.8"), tmp_path, RecoverOptions(full=full))
-    after = survey(Plan("recover", "", "4.9.8", made.steps).view_over(store.view), Settings(**SIZES))  # type: ignore[arg-type]
+    settings = Settings(**SIZES)  # type: ignore[arg-type]
+    after = survey(Plan("recover", "", "4.9.8", made.steps).view_over(store.view), settings)
     built = {queue_id for topic, queue_id in after.queues if topic == "T"}
     assert built == {0, 2}
     with_units = after.view.open(after.queues["T", 0].segments[0].path)
