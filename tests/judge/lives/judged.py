@@ -269,7 +269,8 @@ def _floor(case: LifeCase) -> Served:
         for queue in case.read_without.get("queues", ())
         for row in queue.get("messages", ())
         if row[1] == "FOUND" and row[3] is not None and row[3][0] == row[2] and life.has_route(queue["topic"])
-        if dead.get(row[2]) != queue["topic"] or (queue["topic"], queue["queueId"], row[0], row[2]) in there
+        if not (life.is_cut or dead.get(row[2]) == queue["topic"])
+        or (queue["topic"], queue["queueId"], row[0], row[2]) in there
     }
     places = {at: (topic, queue_id, queue_offset) for at, topic, queue_id, queue_offset in case.truth.places}
     astray = {
