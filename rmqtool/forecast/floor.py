@@ -33,7 +33,7 @@ from rmqtool.store.directory import survey
 
 BLOCK_UNITS: Final = 1 << 17
 CHECKED_MAX: Final = 20_000
-"""Records that are read to see whether they pass their checks; more are taken for good ones."""
+"""Missing records of a block that are read to see whether they count; more count as messages that are taken away."""
 NAMED_MAX: Final = 1000
 """Runs of queue offsets that are named; the numbers count all."""
 
@@ -81,10 +81,7 @@ class Served:
 
     def pass_checks(self, name: QueueName, physical_offsets: Int64s) -> Bools:
         """Which records pass their own checks and are of the queue's topic."""
-        good = np.ones(physical_offsets.size, np.bool_)
-        for number, at in enumerate(physical_offsets[:CHECKED_MAX].tolist()):
-            good[number] = self._passes(name, at)
-        return good
+        return np.fromiter((self._passes(name, at) for at in physical_offsets.tolist()), np.bool_)
 
     def own_queue_offset(self, name: QueueName, physical_offset: int) -> int | None:
         """The queue offset that a record says of itself; None of one that only names the queue, or cannot be read."""
@@ -166,7 +163,9 @@ class _Comparison:
                 is_same[doubtful[good & ~good_after]] = False
             self.kept += int(before.message_counts[is_same].sum())
             missing = before.some(~(is_same | is_damaged))
-            missing = missing.some(self.before.pass_checks(name, missing.physical_offsets))
+            is_good = np.ones(missing.sizes.size, np.bool_)
+            is_good[:CHECKED_MAX] = self.before.pass_checks(name, missing.physical_offsets[:CHECKED_MAX])
+            missing = missing.some(is_good)
             is_removed, is_astray = self._entered(name, missing, before)
             gone.append(missing.some(~is_removed))
             astray.append(is_astray[~is_removed])

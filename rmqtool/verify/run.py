@@ -415,7 +415,8 @@ class _Verifier:
             self._say(removed.findings(context))
             self._say(missing_findings(context, removed.lacking))
             if context.second is not None:
-                self._say(second_findings(context.second, log.merged, whole))
+                lacking = removed_messages(context.second, log.merged.missing_in_second).lacking
+                self._say(second_findings(context.second, lacking, whole))
         below, ahead = list(units_below(context)), list[Finding]()
         if whole is not None and context.live_end is None:
             ahead = list(units_ahead(context, max(whole.scanned_end, whole.end)))

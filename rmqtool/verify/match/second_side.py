@@ -25,19 +25,19 @@ from rmqtool.verify.survey.database_pass import log_end_findings
 from rmqtool.verify.survey.result import Missing, SplitResult
 
 
-def second_findings(context: VerifyContext, checked: SplitResult, whole: SplitResult | None) -> Iterator[Finding]:
+def second_findings(context: VerifyContext, runs: Sequence[Missing], whole: SplitResult | None) -> Iterator[Finding]:
     """What the log says about the database.
 
     Args:
         context: of the database.
-        checked: what was checked of the log.
-        whole: the same, where that is all of it.
+        runs: messages that it lacks of what was checked of the log.
+        whole: what was checked, where that is all of the log.
     """
     database = context.store.second_database
     assert database is not None, "its queues are in the context"
     yield from units_below(context)
-    yield from missing_findings(context, list(_due(database, checked.missing_in_second)))
-    yield from _older(database, checked.missing_in_second)
+    yield from missing_findings(context, list(_due(database, runs)))
+    yield from _older(database, runs)
     if whole is not None and context.live_end is None:
         yield from units_ahead(context, max(whole.scanned_end, whole.end))
         yield from log_end_findings(database, whole.end)
