@@ -136,6 +136,8 @@ def plan_verdict(plan: JsonObject) -> tuple[str, str]:
         return "bad", f"{text} Consumers would no longer get {counted(count, 'message')} where they get them today."
     if after is not None and (lost := after["lost"] + after["messages_without_log"]):
         return "bad", f"{text} A broker {plan['broker_version']} would still lose {counted(lost, 'message')}."
+    if missing := sum(left["id"] == "commitlog.missing-file" for left in plan["remaining"]):
+        return "bad", f"{text} The messages of {counted(missing, 'missing commit log file')} stay lost."
     if floor is None:
         return "open", f"{text} What consumers get was not compared."
     return "good", f"{text} No messages will be lost."
@@ -214,8 +216,10 @@ def _floor(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
 def _loss(loss: JsonObject, *, all_rows: bool) -> str:
     if not loss["messages"]:
         return ""
-    topics = _topics(loss["by_topic"], all_rows=all_rows)
-    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}: {topics}"
+    text = counted(loss["messages"], "message")
+    if not loss["by_topic"]:
+        return f"{text} that only the index has"
+    return f"{text}, {size_text(loss['bytes'])}: {_topics(loss['by_topic'], all_rows=all_rows)}"
 
 
 def _topics(by_topic: Mapping[str, int], *, all_rows: bool) -> str:
@@ -241,8 +245,8 @@ def plan_afterwards(plan: JsonObject) -> str:
 def _ending(after: JsonObject, plan: JsonObject) -> str:
     if not after["starts"]:
         return "{do} not start"
-    if after["lost"]:
-        return f"{{lose}} {counted(after['lost'], 'message')}"
+    if lost := after["lost"] + after["messages_without_log"]:
+        return f"{{lose}} {counted(lost, 'message')}"
     if plan["loss"]["messages"]:
         return f"{{start}}, and {{lose}} no more than the {counted(plan['loss']['messages'], 'message')} of this plan"
     return "{start}, and {lose} nothing of what was checked" if plan["not_looked_at"] else "{start} and {lose} nothing"
