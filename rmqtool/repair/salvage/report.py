@@ -58,13 +58,15 @@ class SalvageResult:
     def why(self) -> str:
         """What the log is changed for, as a plan says it."""
         parts = []
-        if self.lost or self.unknown_bytes:
+        if self.lost:
             parts.append("replace unreadable records with tombstones")
         if self.replica_bytes:
             parts.append("copy records from replicas")
         if self.repaired:
             parts.append("correct damaged records")
-        return ", ".join(parts) or "bridge damage in the commit log"
+        if self.unknown_bytes or not parts:
+            parts.append("bridge damage in the commit log")
+        return ", ".join(parts)
 
 
 LOST_FOUND: Final = "lost+found"

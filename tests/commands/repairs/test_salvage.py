@@ -107,6 +107,38 @@ def test_one_flipped_bit_with_consent(golden: Unpacked, golden_copy: Unpacked) -
         assert (path / "commitlog" / place.name).read_bytes() == place.read_bytes()
 
 
+TOMBSTONES, CORRECTED = "replace unreadable records with tombstones", "correct damaged records"
+
+
+@pytest.mark.parametrize(
+    ("options", "why", "lost"),
+    [((), TOMBSTONES, 1), (("--fix-bits",), CORRECTED, 0), (("--as-is",), CORRECTED, 0)],
+)
+def test_tombstones_are_named_only_where_some_are_written(
+    golden_copy: Unpacked, options: tuple[str, ...], why: str, lost: int
+) -> None:
+    path = golden_copy(FLIP)
+    _, plan = json_answer("salvage", path, *options, "--dry-run")
+    assert {step["why"] for step in plan["steps"] if step["file"].startswith("commitlog/")} == {why}
+    screen = rmqtool("salvage", path, *options, "--dry-run").out
+    assert (TOMBSTONES in screen, "1 unreadable message will be lost" in screen) == (bool(lost), bool(lost))
+    code, done = json_answer("salvage", path, *options, "--yes")
+    assert (code, done["lost_for_good"]["messages"]) == (0, lost)
+    assert rmqtool("dump", path, "--format", "jsonl").out.count('"tags": "RMQTOOL_LOST"') == lost
+
+
+def test_what_stands_in_no_queue_is_bridged_without_a_tombstone(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-transaction")
+    rows = [json.loads(line) for line in rmqtool("dump", path, "--format", "jsonl").out.splitlines()]
+    ended = next(row for row in rows if row.get("transaction") == "rollback")
+    with (path / "commitlog/00000000000000000000").open("r+b") as log:
+        log.seek(ended["physical_offset"])
+        log.write(bytes(ended["size"]))
+    _, plan = json_answer("salvage", path, "--dry-run")
+    assert (plan["lost_for_good"]["messages"], plan["unknown_bytes"]) == (0, ended["size"])
+    assert [step["why"] for step in plan["steps"]] == ["bridge damage in the commit log"]
+
+
 def test_a_replica_gives_what_is_lost(golden: Unpacked, golden_copy: Unpacked) -> None:
     path, whole = golden_copy(HOLE), golden("5.5.0-damage-base")
     code, done = json_answer("salvage", path, "--from", whole, "--yes")
