@@ -5,6 +5,7 @@ Broker: `ConfigManager#load`, `TopicConfigManager`, `ConsumerOffsetManager`, `Su
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -156,7 +157,7 @@ def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, Config
     """The finding that the progress of the consumers is gone, where the store shows that there were some."""
     config = configs.get(CONSUMER_OFFSETS) or read_config(store.view, CONSUMER_OFFSETS)
     other = configs.get(LMQ_CONSUMER_OFFSETS)
-    by_group = consumer_offsets(other) if other is not None else {}
+    by_group, in_copy = (consumer_offsets(other) if other is not None else {}), set[tuple[str, str]]()
     if config.state is ConfigState.ABSENT and by_group:
         return  # with `enableLmq=true` a broker has this file only
     configured = group_names(configs[GROUPS]) if GROUPS in configs else frozenset[str]()
@@ -167,7 +168,8 @@ def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, Config
         if not known and not config.is_backup and copy.state is ConfigState.READ:
             # With a topic that is deleted, brokers since 5.0 delete its offsets.
             whole = whole_topics(configs[TOPICS]) if TOPICS in configs else None
-            groups |= {group for topic, group in consumer_offsets(copy) if whole is None or topic in whole}
+            in_copy = {(topic, group) for topic, group in consumer_offsets(copy) if whole is None or topic in whole}
+            groups |= {group for _, group in in_copy}
         text = "contains no offset of a consumer group"
     elif config.state is not ConfigState.UNREADABLE and not config.is_backup_broken:
         groups = _groups_with_retries(store, rules, configured)
@@ -180,7 +182,8 @@ def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, Config
     if not groups:
         return
     names = sorted({topic for topic, _ in queue_names(store) if not (is_broker_topic(topic) or topic.startswith("%"))})
-    count = sum(_messages_by_topic(store, rules, names).values())
+    by_topic = _messages_by_topic(store, rules, names)
+    count = sum(by_topic.values())
     named = ", ".join(sorted(groups)[:NAMED_MAX]) + ("" if len(groups) <= NAMED_MAX else ", ...")
     text += (
         f": the progress of {counted(len(groups), 'consumer group')} ({named}) is lost, and each skips or gets again "
@@ -189,6 +192,12 @@ def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, Config
     shown = {group for _, group in by_group} & groups
     if shown:
         text += f"; {LMQ_CONSUMER_OFFSETS} has offsets of {counted(len(shown), 'group')}"
+    of_group: Counter[str] = Counter()
+    for topic, group in {*by_group, *in_copy}:
+        of_group[group] += by_topic.get(topic, 0) if group in groups else 0
+    if told := [f"{group} {number}" for group, number in sorted(of_group.items()) if number]:
+        text += f"; messages of the topics of which other files have offsets: {', '.join(told[:NAMED_MAX])}"
+        text += "" if len(told) <= NAMED_MAX else ", ..."
     yield finding("config.consumer-offsets-missing", CONSUMER_OFFSETS, text, count=len(groups))
 
 

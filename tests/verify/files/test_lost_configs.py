@@ -18,6 +18,7 @@ from tests.verify.stores import above_note, verified
 STORES = ("broker-4.9.7-mixed-clean", "broker-5.5.0-mixed-clean")
 OFFSETS, GROUPS, TOPICS = "consumerOffset.json", "subscriptionGroup.json", "topics.json"
 MISSING = {"config.consumer-offsets-missing": 1}
+AUDITED = ("orders", "payments")
 EMPTY_TABLE = b'{"offsetTable":{}}'
 
 
@@ -105,6 +106,32 @@ def test_offsets_of_a_deleted_topic_are_not_lost(golden_copy: Unpacked) -> None:
     assert above_note(of_config(config.parent, STORES[1])) == MISSING
     (config / TOPICS).write_bytes(without_topic(config, "payments"))
     assert above_note(of_config(config.parent, STORES[1])) == {}
+
+
+@pytest.mark.parametrize("contents", [(b"", b""), (EMPTY_TABLE, None), (b"{", None)], ids=["empty", "table", "broken"])
+@pytest.mark.parametrize("name", STORES)
+def test_groups_whose_offsets_another_file_has_are_counted(
+    golden_copy: Unpacked, name: str, contents: tuple[bytes | None, bytes | None]
+) -> None:
+    path = golden_copy(name)
+    offsets = {"offsetTable": {"jobs@job-workers": {"0": 1}, "orders@strangers": {"0": 1}}}
+    written(path / "config", "lmqConsumerOffset.json", json.dumps(offsets).encode(), None)
+    written(path / "config", OFFSETS, *contents)
+    (lost,) = (finding for finding in of_config(path, name) if finding.id in MISSING)
+    count = len(consumed_messages(path, "jobs"))
+    assert 0 < count < len(consumed_messages(path))
+    assert "lmqConsumerOffset.json has offsets of 1 group;" in lost.message
+    assert lost.message.endswith(f"of which other files have offsets: job-workers {count}")
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_the_copy_tells_how_many_messages_each_group_may_get_again(golden_copy: Unpacked, name: str) -> None:
+    path = golden_copy(name)
+    offsets = {"offsetTable": {"jobs@job-workers": {"0": 1}, "payments@auditors": {"0": 1}, "orders@auditors": {}}}
+    written(path / "config", OFFSETS, EMPTY_TABLE, json.dumps(offsets).encode())
+    (lost,) = (finding for finding in of_config(path, name) if finding.id in MISSING)
+    audited, jobs = (sum(len(consumed_messages(path, topic)) for topic in topics) for topics in (AUDITED, ["jobs"]))
+    assert lost.message.endswith(f": auditors {audited}, job-workers {jobs}")
 
 
 @pytest.mark.parametrize("name", STORES)
