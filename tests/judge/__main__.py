@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.judge.bases import ANY, FILE, ROCKSDB, ROCKSDB_SINCE, VERSIONS, numbers_of
+from tests.judge.dledger import run_group_case
 from tests.judge.kept import kept_base, parts_of
 from tests.judge.lives.plan import plan_of
 from tests.judge.lives.run import run_life, run_some_lives
@@ -33,6 +34,8 @@ def main() -> int:
             return _one(options, scratch)
         if options.life:
             return _one_life(options, scratch)
+        if options.dledger:
+            return _groups(options, scratch)
         return _many(options, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -48,6 +51,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, help="folder for packed disagreements and results.jsonl")
     parser.add_argument("--case", help="repeat this case alone: from --keep if it lies there, else by its seed")
     parser.add_argument("--lives", type=int, default=0, help="lives, in place of cases")
+    parser.add_argument("--dledger", type=int, default=0, help="stores of DLedger, in place of cases")
+    parser.add_argument("--first", type=int, default=0, help="number of the first of these")
     parser.add_argument("--life", help="repeat this life alone, by its name: life-SEED-NUMBER")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--scratch", type=Path, default=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
@@ -80,6 +85,25 @@ def _one_life(options: argparse.Namespace, scratch: Path) -> int:
     worker.close()
     _show(asdict(outcome))
     return int(bool(outcome.disagreements))
+
+
+def _groups(options: argparse.Namespace, scratch: Path) -> int:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    worker, groups = Worker(scratch, options.keep), Counter[str]()
+    for number in range(options.first, options.first + options.dledger):
+        case = run_group_case(options.seed, number, worker.judge_of, scratch)
+        groups.update({row.signature for row in case.disagreements})
+        if case.disagreements:
+            _show(
+                {
+                    "name": case.name,
+                    "faults": [case.version, *case.faults],
+                    "disagreements": map(asdict, case.disagreements),
+                }
+            )
+    worker.close()
+    sys.stdout.write(f"-- {options.dledger} cases, {groups.total()} disagreements\n")
+    return int(bool(groups))
 
 
 def _many(options: argparse.Namespace, scratch: Path) -> int:
