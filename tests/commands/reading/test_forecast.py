@@ -96,3 +96,23 @@ def test_versions_that_fit_a_store_are_all_asked_where_they_differ(golden_copy: 
     assert screen.startswith("WOULD LOSE: 30 messages would be lost")
     assert "4.4.0    yes       30" in screen
     assert json.loads(rmqtool("forecast", path, "--broker-version", "4.9.0", "--format", "json").out)["verdict"] == "ok"
+
+
+@pytest.mark.parametrize("ends", ["clean", "killed"])
+def test_verify_and_recover_find_what_the_worst_of_several_versions_loses(golden_copy: Unpacked, ends: str) -> None:
+    """4.4.0 and 4.9.0 fit the store, and differ after a clean stop only; the repair is for both."""
+    path = golden_copy("old-setting-names-4.4.0")
+    shutil.rmtree(path / "consumequeue")
+    if ends == "killed":
+        (path / "abort").touch()
+    size = ("--queue-file-size", 1000)
+    answer = json.loads(rmqtool("forecast", path, *size, "--format", "json").out)
+    versions = [one["broker_version"] for one in answer["forecasts"]]
+    assert versions == (["4.9.0"] if ends == "killed" else ["4.4.0", "4.9.0"])
+    checked = json.loads(rmqtool("verify", path, *size, "--format", "json").out)["summary"]
+    assert (checked["verdict"], checked["findings"]["consumequeue.missing-queue"]) == ("inconsistent", 2)
+    plan = json.loads(rmqtool("recover", path, *size, "--dry-run", "--format", "json").out)
+    assert {plan["forecast_after"][version]["lost"] for version in ("4.4.0", "4.9.0")} == {0}
+    assert rmqtool("recover", path, *size, "--yes").code == 0
+    for version in ("4.4.0", "4.9.0"):
+        assert rmqtool("forecast", path, *size, "--broker-version", version).code == 0
