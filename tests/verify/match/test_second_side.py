@@ -16,7 +16,7 @@ from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
-from tests import golden_stores
+from tests import golden_stores, life_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.rocksdb_cases import CASES, MAXIMUM, MINIMUM, NAME, QUEUE, Case, Rows, edit, numbers
@@ -144,3 +144,25 @@ def test_light_queues_may_be_in_the_database_alone(golden: Unpacked, tmp_path: P
     for folder in light:
         shutil.rmtree(folder)
     assert [finding for finding in verified(path)[0] if finding.severity is not Severity.NOTE] == []
+
+
+def test_of_a_topic_used_again_the_database_lacks_new_messages_only(golden_copy: Unpacked) -> None:
+    """Its removed messages are in neither side."""
+    name, lost = "deleted-topic-used-again-5.5.0", 3
+    path, places = golden_copy(name), life_stores.life_store(name).served
+    sizes = ("--queue-file-size", 1000, "--broker-version", "5.5.0")
+    assert rmqtool("convert", path, "--queues", "both", *sizes, "--yes").code == 0
+    shutil.rmtree(path / ".rmqtool")
+    assert {finding.id for finding in verified(path)[0]} == {"topic.deleted"}
+    end = max(queue_offset for topic, queue_id, queue_offset in places if (topic, queue_id) == ("orders", 0)) - lost
+
+    def end_earlier(units: Rows, ends: Rows) -> None:
+        for queue_offset in range(end + 1, end + 1 + lost):
+            units.delete(unit_key(b"orders", 0, queue_offset))
+        last = numbers(places["orders", 0, end], end)
+        ends.put(offset_key(b"orders", 0, is_maximum=True), last)
+
+    edit(path, end_earlier)
+    lacking = [finding for finding in verified(path)[0] if finding.id != "topic.deleted"]
+    assert sum(finding.count for finding in lacking) == lost
+    assert {(finding.topic, finding.queue_id, finding.file) for finding in lacking} == {("orders", 0, DATABASE)}
