@@ -179,7 +179,7 @@ def test_a_new_message_comes_behind_what_a_life_serves(golden_copy: Unpacked, na
     assert [place for place in after if place not in before and place[0] == topic] == [(topic, queue_id, last + 1)]
 
 
-@pytest.mark.parametrize("number", [1, 7, 12])
+@pytest.mark.parametrize("number", [1, 7])
 @pytest.mark.parametrize("has_queues", [True, False])
 @pytest.mark.parametrize("ends", ["clean", "killed"])
 @pytest.mark.parametrize("name", MANY)
@@ -208,6 +208,7 @@ def test_a_missing_log_file_is_no_small_thing(
         assert planned.code == 3, planned
         assert "No messages will be lost" not in planned.out
         assert str(start) in planned.out
+        assert f"{count} " in planned.out or not has_queues
         assert "lose nothing" not in planned.out or not has_queues
         ran = rmqtool(command, path, "--yes", *options)
         assert ran.code in (3, 5), ran
@@ -241,3 +242,20 @@ def test_a_log_without_its_last_file_is_repaired_with_consent_only(golden_copy: 
     assert rmqtool("recover", path, "--yes", "--accept-loss", *options).code == 0
     assert served(path, version) == before
     assert rmqtool("forecast", path, *options).code == 0
+
+
+@pytest.mark.parametrize("name", golden_stores.crashed_names())
+def test_no_command_takes_a_message_from_a_store_whose_broker_was_killed(golden_copy: Unpacked, name: str) -> None:
+    """A start may give the first message after a gap a place that is not its own; it is served all the same."""
+    config = golden_stores.settings(name)
+    options = (*options_of(name), "--index-slots", config.index_slot_count, "--index-entries", config.index_entry_count)
+    version, before = str(options[1]), store_state(path := golden_copy(name))
+    messages = set(served(path, version).values())
+    for command in ("recover", "rebuild", "salvage"):
+        ran = rmqtool(command, path, "--yes", *options)
+        assert ran.code in (0, 3, 5), ran  # 5: units lead to a log file that was removed
+        assert ran.code == 5 or store_state(path) != before
+        assert messages <= set(served(path, version).values())
+        rmqtool("undo", path, "--yes")
+        shutil.rmtree(path / ".rmqtool", ignore_errors=True)
+        assert store_state(path) == before
