@@ -26,7 +26,7 @@ from tests.store_state import store_state
 VERSIONS = ("4.9.7", "5.3.3", "5.4.0")
 LEFT_BY_A_KILL = {
     "store.abort-present", "index.would-be-dropped", "dledger.dropped-at-start", "consumequeue.behind-log",
-    "index.missing-key", "index.missing-file",
+    "index.missing-key", "index.missing-file", "commitlog.queue-offset-repeated",
 }  # fmt: skip
 WITHOUT_START = {"will-not-start", "log-missing"}
 """Verdicts where no broker starts; one on a lost log comes first."""
