@@ -40,11 +40,16 @@ def group(**settings: object) -> dict[str, object]:
 
 
 def put(store: OpenStore, begin: int) -> None:
-    """Messages from a number on; a member takes none before it has elected itself."""
+    """Messages from a number on."""
     sent: list[dict[str, Any]] = [
         {"topic": "T", "queueId": number % 2, "body": b"x" * 800, "properties": {"KEYS": f"k{number}"}}
         for number in range(begin, begin + COUNT)
     ]
+    put_all(store, sent)
+
+
+def put_all(store: OpenStore, sent: list[dict[str, Any]]) -> None:
+    """Messages for a group of one; its member takes none before it has elected itself."""
     deadline = time.monotonic() + ELECTION_S
     while store.put(sent[0])[0]["status"] != "PUT_OK":
         assert time.monotonic() < deadline

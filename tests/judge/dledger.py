@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.broker.broker import Judge, OpenStore
 from tests.broker.files import copy_store
-from tests.broker.test_dledger_layouts import ELECTION_S, SIZES, Served, group, served
+from tests.broker.test_dledger_layouts import SIZES, Served, group, put_all, served
 from tests.commands.transcripts import rmqtool
 from tests.judge.case import Disagreement
 from tests.store_state import store_state
@@ -103,12 +103,7 @@ def _put(store: OpenStore, draw: random.Random) -> None:
         }
         for number in range(draw.randrange(5, 160))
     ]  # fmt: skip
-    deadline = time.monotonic() + ELECTION_S
-    while store.put(sent[0])[0]["status"] != "PUT_OK":
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-    assert {answer["status"] for answer in store.put(*sent[1:])} == {"PUT_OK"}
-    store.wait_dispatched()
+    put_all(store, sent)
 
 
 Fault = Callable[[Path, random.Random], str | None]
