@@ -103,13 +103,16 @@ def test_what_is_served_stays_served(
     if ends_badly and again:
         # A start after a crash enters what was deleted again, where the queue has nothing of the new messages.
         before = {place: at for place, at in before.items() if place[:2] != ("T", 1)}
+    # In RocksDB such a start gives a place by chance to either generation; what consumers get there is no floor.
+    by_chance = {place for place in before if in_database and ends_badly and again and place[0] == "T"}
+    floor = {place: at for place, at in before.items() if place not in by_chance}
     for command in COMMANDS:
         shutil.rmtree(tmp_path / "repaired", ignore_errors=True)
         repaired = copy_store(path, tmp_path / "repaired")
         ran = rmqtool(*command, repaired, "--yes", *options)
         assert ran.code in (0, 3), (command, ran)
         after = served(judge, repaired, config, tmp_path / "asked")
-        assert {place: after.get(place) for place in before} == before, command
+        assert {place: after.get(place) for place in floor} == floor, command
         assert after.keys() == before.keys(), command
 
 
