@@ -22,7 +22,7 @@ from rmqtool.engine.rules.topic_names import is_deleted
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
-from rmqtool.forecast.record_arrays import Bools, Int64s, ServedPlaces, joined_places
+from rmqtool.forecast.record_arrays import Bools, Int64s, MovedRecords, ServedPlaces, joined_places
 from rmqtool.forecast.result import Floor, TakenRun
 from rmqtool.forecast.served_units import ServedUnits
 from rmqtool.forecast.simulate import Simulation
@@ -30,6 +30,7 @@ from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.store.directory import survey
+from rmqtool.store.dledger_files import with_dledger_log
 
 BLOCK_UNITS: Final = 1 << 17
 CHECKED_MAX: Final = 20_000
@@ -41,8 +42,13 @@ NAMED_MAX: Final = 1000
 class Served:
     """What consumers get from a simulated start; valid as long as the simulation is open."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        """The simulation must have run."""
+    def __init__(self, simulation: Simulation, moved: MovedRecords | None = None) -> None:
+        """The simulation must have run.
+
+        Args:
+            moved: gives all records other physical offsets than they have there.
+        """
+        self._moved = moved
         log = simulation.log
         self._simulation, self._segments = simulation, sorted(log.segments, key=lambda one: one.start) if log else []
         self._starts = np.array([segment.start for segment in self._segments], np.int64)
@@ -69,10 +75,24 @@ class Served:
         places = units.between(first, end) if units is not None else joined_places(())
         if not self._segments:
             return places.some(np.zeros(places.sizes.size, np.bool_))
+        is_inside = self._is_inside(places)
+        places = places if is_inside.all() else places.some(is_inside)
+        if self._moved is None:
+            return places
+        return places._replace(physical_offsets=self._moved.to_now(places.physical_offsets))
+
+    def as_stored(self, places: ServedPlaces) -> ServedPlaces:
+        """Units with the physical offsets that the store has."""
+        if self._moved is None:
+            return places
+        return places._replace(physical_offsets=self._moved.to_before(places.physical_offsets))
+
+    def _is_inside(self, places: ServedPlaces) -> Bools:
+        """Which units lead to the log."""
         numbers = np.searchsorted(self._starts, places.physical_offsets, side="right") - 1
         ends = places.physical_offsets + places.sizes
-        inside = (numbers >= 0) & (ends <= np.minimum(self._ends[numbers], self._log_end))
-        return places if inside.all() else places.some(inside)
+        inside: Bools = (numbers >= 0) & (ends <= np.minimum(self._ends[numbers], self._log_end))
+        return inside
 
     def span(self, name: QueueName) -> tuple[int, int]:
         """Queue offsets [first, end) of a queue."""
@@ -81,10 +101,13 @@ class Served:
 
     def pass_checks(self, name: QueueName, physical_offsets: Int64s) -> Bools:
         """Which records pass their own checks and are of the queue's topic."""
-        return np.fromiter((self._passes(name, at) for at in physical_offsets.tolist()), np.bool_)
+        stored = physical_offsets if self._moved is None else self._moved.to_before(physical_offsets)
+        return np.fromiter((self._passes(name, at) for at in stored.tolist()), np.bool_)
 
     def own_queue_offset(self, name: QueueName, physical_offset: int) -> int | None:
         """The queue offset that a record says of itself; None of one that only names the queue, or cannot be read."""
+        if self._moved is not None:
+            physical_offset = int(self._moved.to_before(np.array([physical_offset]))[0])
         try:
             record = read_record(self._log, physical_offset)
         except UnreadableError:
@@ -106,6 +129,7 @@ class Served:
     def _log(self) -> Log:
         simulation = self._simulation
         store = survey(simulation.overlay, simulation.store.settings, simulation.store)
+        store = with_dledger_log(store) if simulation.store.has_dledger_log else store
         return Log(store, simulation.rules, simulation.files)
 
 
@@ -182,10 +206,10 @@ class _Comparison:
             Those that somebody removed, which nobody gets today; and those that would get a place which is not their
             own, as a start gives it where others are missing.
         """
-        is_entered = ~self.are_there(name, places)
+        is_entered = ~self.are_there(name, self.before.as_stored(places))
         is_removed = is_entered & (places.physical_offsets < self.again.get(name[0], 0))
         if is_removed.any():  # what comes after a message that the queue has continues it
-            there = before.physical_offsets[self.are_there(name, before)]
+            there = before.physical_offsets[self.are_there(name, self.before.as_stored(before))]
             is_removed &= places.physical_offsets < there.min(initial=OFFSETS_END - 1)
         is_astray = np.zeros(places.sizes.size, np.bool_)
         for number in np.flatnonzero(is_entered & ~is_removed)[:CHECKED_MAX].tolist():
@@ -261,6 +285,7 @@ def compare_floors(
     damage: Sequence[ChangedRange] = (),
     are_there: AreThere | None = None,
     again: Mapping[str, int] | None = None,
+    moved: MovedRecords | None = None,
 ) -> Floor:
     """What consumers get before and after a plan.
 
@@ -270,12 +295,13 @@ def compare_floors(
         damage: records of the log that are damaged, whatever their own checks say; they do not count before.
         are_there: tells which units queues have before the start; all of them where there is none.
         again: where in the log topics begin again that somebody deleted, by topic.
+        moved: where the plan moves all records, if it does.
 
     Raises:
         UnreadableError: a queue file cannot be read.
     """
     are_there = are_there or (lambda _name, places: np.ones(places.sizes.size, np.bool_))
-    comparison = _Comparison(Served(before), Served(after), changes, damage, are_there, again or {})
+    comparison = _Comparison(Served(before, moved), Served(after), changes, damage, are_there, again or {})
     by_topic: defaultdict[str, set[int]] = defaultdict(set)
     for topic, queue_id in _names(comparison.before, comparison.after):
         by_topic[topic].add(queue_id)

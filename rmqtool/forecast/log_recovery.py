@@ -5,11 +5,12 @@ Broker: `CommitLog#recoverNormally`, `#recoverAbnormally`, `ReputMessageService#
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from struct import Struct
 
+from rmqtool.engine.dispatch.queue_entries import batch_bytes
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.log_scan import FileEnd, FileScan, PlainRecords, Records
@@ -18,10 +19,13 @@ from rmqtool.forecast.record_check import RecordCheck, first_record
 from rmqtool.forecast.start_file import FirstRecord
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.commitlog import MESSAGE_MAGICS, STORE_TIMESTAMP_AT, SYS_FLAG_AT
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.lazy_source import LazySource
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for, walk_split
+from rmqtool.scan.row_columns import by_name
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.scan.walk import FRAME_SIZE, RecordReader
+from rmqtool.scan.split import whole_file
+from rmqtool.scan.walk import FRAME_SIZE, Batch, RecordReader
 from rmqtool.store.directory import Segment
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.source import ByteSource, read_range
@@ -168,6 +172,42 @@ class LogState:
             else:
                 begin = segment.end
         return None
+
+    def member_end(self) -> int:
+        """Where the last entry of a log of DLedger ends, or its last file where that is full.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        segments = [segment for segment in self.segments if segment.has_entries]
+        end = segments[0].start
+        for segment in reversed(segments):
+            for batch in self._entries(segment):
+                rows = by_name(batch.as_array())
+                ends = (rows["physical_offset"] + rows["size"])[rows["verdict"] == Verdict.GOOD]
+                end = int(ends.max(initial=end))
+            if end > segment.start:
+                break
+        return end
+
+    def member_records(self, begin: int = 0, end: int = JAVA_LONG_MAX) -> Generator[Records, None, None]:
+        """The good records of a log of DLedger, from a physical offset on to another one.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        for segment in self.segments:
+            for batch in self._entries(segment) if segment.has_entries and segment.end > begin else ():
+                rows = batch.as_array()
+                is_good = (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)
+                is_good &= (rows["physical_offset"] >= begin) & (rows["physical_offset"] < end)
+                yield Records(rows[is_good], batch.topics, batch_bytes(batch))
+
+    def _entries(self, segment: Segment) -> Iterator[Batch]:
+        options = ScanOptions(self._options.delays_ms, block_size=DISPATCH_BLOCK_SIZE)
+        with closing(self._opened(segment)) as source:
+            split = whole_file(source, segment.start, more_follows=False, has_entries=True)
+            yield from walk_split(split, self._make_reader(), options).batches()
 
     def _readable_end(self, segment: Segment) -> int:
         """Up to where a file is read: each file that the log's end lies in is cut there, also beside another such."""

@@ -1,4 +1,4 @@
-"""Records as columns of numbers: where each lies, how large it is, and where the readable part of its file ends."""
+"""Records as columns of numbers: where each lies, or has lain before, how large it is, where its file can be read."""
 
 from __future__ import annotations
 
@@ -51,3 +51,30 @@ class RecordArrays(NamedTuple):
     def some(self, chosen: NDArray[np.intp] | Bools) -> RecordArrays:
         """A part of the records."""
         return RecordArrays(*(column[chosen] for column in self))
+
+
+class MovedRecords(NamedTuple):
+    """Where the records of a log were before and are now, both in order; the last pair is where the log ends.
+
+    What is no record's place leads to none afterwards either; below the first record and behind the end all stays in
+    its distance.
+    """
+
+    before: Int64s
+    now: Int64s
+
+    def to_now(self, physical_offsets: Int64s) -> Int64s:
+        """Where places of the old log are in the new one."""
+        return _moved(physical_offsets, self.before, self.now)
+
+    def to_before(self, physical_offsets: Int64s) -> Int64s:
+        """Where places of the new log are in the old one."""
+        return _moved(physical_offsets, self.now, self.before)
+
+
+def _moved(places: Int64s, known: Int64s, moved: Int64s) -> Int64s:
+    numbers = np.searchsorted(known, places, side="right") - 1
+    distances = places - known[numbers]
+    inside = (numbers >= 0) & (numbers < known.size - 1)
+    steps = np.where(inside, np.minimum(distances, 1), distances)  # one byte behind a record's place there is none
+    return np.where(numbers < 0, places, moved[numbers] + steps)

@@ -5,7 +5,7 @@ Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -38,7 +38,8 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import TOPICS, topics, whole_topics
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.queue_database import QueueDatabase
-from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.dledger_files import dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
@@ -182,7 +183,12 @@ class Simulation(Closable):
         directories = log_directories(store)
         if len(directories) > 1 and not rules.multiple_log_paths:
             directories = ()  # the list is the name of one directory, which is not there
-        segments = load.load_files(self.overlay, directories, log_file_size, rules, past_obstacles=self._past_obstacles)
+        if store.has_dledger_log:
+            segments: Sequence[Segment] = store.commitlog
+        else:
+            segments = load.load_files(
+                self.overlay, directories, log_file_size, rules, past_obstacles=self._past_obstacles
+            )
         data_bytes = sum(segment.entry.allocated_bytes for segment in segments)
         self.checkpoint = self._read_checkpoint()
         self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes, plain=self._plain)
@@ -242,9 +248,24 @@ class Simulation(Closable):
             if self.crashed or self.rules.empty_log_destroys_queues_after_clean_stop:
                 for side in self.sides.sides:
                     side.destroy()
+        elif self.store.has_dledger_log:
+            self._recover_member(self.log)
         else:
             self._recover_log(self.log)
         self._fill_queue_table()
+
+    def _recover_member(self, log: LogState) -> None:
+        """Recover a log of DLedger; nothing is dropped that a start may leave, and all entered that it may enter.
+
+        Broker: `DLedgerCommitLog#recoverNormally`, `#recoverAbnormally`.
+        """
+        end = log.member_end()
+        if self.crashed and self.rules.dledger_skips_headers:
+            self._dispatch_all(log.member_records())
+        self.scanned = ScanResult(log.minimum, end, None)
+        for side in self.sides.sides:
+            side.truncate(side.end, end)
+        log.end = end
 
     def _start_choice(self, log: LogState) -> StartChoice:
         choice, second = self._choice_of(log, self.sides.assigning), self.sides.second
@@ -314,17 +335,26 @@ class Simulation(Closable):
             kind is ReputStart.QUEUES or (kind is ReputStart.CONFIRMED and self.options.recheck_queues)
         ):
             return
-        reput = log.dispatched_after_start(self.sides.reading.end)
-        try:
-            while True:
-                self._dispatch(next(reput))
-        except StopIteration as stop:
-            self._dispatch_gathered()
-            if stop.value is not None:
-                raise LoadFailure(
-                    f"dispatch waits forever at physical offset {stop.value}, where there is no record"
-                ) from None
+        if self.store.has_dledger_log:
+            self._dispatch_all(log.member_records(self.sides.reading.end, self._committed_end()))
+        elif (stays_at := self._dispatch_all(log.dispatched_after_start(self.sides.reading.end))) is not None:
+            raise LoadFailure(f"dispatch waits forever at physical offset {stays_at}, where there is no record")
         self._fill_queue_table()
+
+    def _committed_end(self) -> int:
+        """Up to where a member reads its log before the group has a new entry (`DLedgerCommitLog#getMaxOffset`)."""
+        log = dledger_log(self.store)
+        return log.committed_end() if log is not None else 0
+
+    def _dispatch_all(self, records: Generator[Records, None, int | None]) -> int | None:
+        """Enter what a part of the log gives; the value is the generator's."""
+        while True:
+            try:
+                self._dispatch(next(records))
+            except StopIteration as stop:
+                self._dispatch_gathered()
+                stays_at: int | None = stop.value
+                return stays_at
 
     def _dispatch(self, records: Records) -> None:
         """Enter records; those for queues once there are many, or `_dispatch_gathered` is called."""

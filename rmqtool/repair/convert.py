@@ -7,16 +7,21 @@ the messages of these alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
 from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
+from rmqtool.forecast.record_arrays import MovedRecords
+from rmqtool.formats.consumequeue import BATCH_UNIT, FILLER_UNIT, UNIT
 from rmqtool.formats.queue_name import QueueKey, queue_key
 from rmqtool.repair.build.build import build
 from rmqtool.repair.build.clean_state import checkpoint_steps
@@ -25,7 +30,7 @@ from rmqtool.repair.build.plain_log import PlainLog, write_plain_log
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.planned_repair import PlannedRepair
-from rmqtool.repair.machine.steps import Create, Step, create_file, remove_file, replace_file
+from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log, require_sound_entries
 from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
@@ -34,7 +39,8 @@ from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.dledger_files import DLedgerLog, dledger_log, dledger_logs
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
-from rmqtool.store.source import FilePart
+from rmqtool.store.sink import reported
+from rmqtool.store.source import FilePart, read_range
 from rmqtool.verify.files.dledger import DLEDGER_KINDS
 from rmqtool.verify.files.timers import is_timer_checked
 
@@ -54,10 +60,10 @@ SETTINGS = {
 }
 """What the broker's properties file must say before the broker starts."""
 _PLAIN_LOG: Final = "commitlog"
-_DERIVED: Final = (
-    FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE, FileKind.INDEX, FileKind.CHECKPOINT,
-)  # fmt: skip
-"""What leads to a log, and is built again from the plain one."""
+_REMOVED: Final = (FileKind.INDEX, FileKind.CHECKPOINT, FileKind.DLEDGER)
+"""What leads to a log by more than where its records lie, or belongs to DLedger."""
+_MESSAGES: Final = "the messages of the DLedger log"
+_OFFSETS_CHANGED: Final = "the physical offsets of the plain commit log"
 _WITH_OFFSETS: Final = {
     FileKind.COMPACTION_LOG: "compacted topics",
     FileKind.ROCKSDB: "index, timers or transactions in RocksDB",
@@ -65,6 +71,7 @@ _WITH_OFFSETS: Final = {
     FileKind.TIERED: "a tiered store",
 }
 """What may hold physical offsets of the log, and is not built again."""
+_BLOCK_UNITS: Final = 1 << 16
 
 
 def plan_convert(
@@ -164,44 +171,48 @@ def plan_from_dledger(
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     log = _dledger_log(store, rules)
-    folder = staging / _PLAIN_LOG
-    folder.mkdir()
-    written = write_plain_log(log, rules, folder, on_progress)
-    why = "the messages of the DLedger log"
+    folders = {name: staging / name for name in (_PLAIN_LOG, "places", "queues", "derived")}
+    for folder in folders.values():
+        folder.mkdir()
+    written = write_plain_log(log, rules, folders[_PLAIN_LOG], folders["places"], on_progress)
     steps: list[Step] = [
-        create_file(store.view, f"{_PLAIN_LOG}/{name}", FilePart.whole(folder / name), why, mtime_ns)
+        create_file(store.view, f"{_PLAIN_LOG}/{name}", FilePart.whole(folders[_PLAIN_LOG] / name), _MESSAGES, mtime_ns)
         for name, mtime_ns in written.files.items()
     ]
-    with OpenFiles(store.view) as files:
-        begin = (*store.commitlog, *log.data)[0].start
-        expired = set(_expired_queues(QueueSource(store, rules, files, begin)))
-    old_files = {
-        entry.path: kind
-        for kind in (*_DERIVED, FileKind.DLEDGER)
-        for entry in store.files.get(kind, ())
-        if entry.path.rpartition("/")[0] not in expired and not entry.path.startswith("/")
-    }
-    bare = _laid_over(store, steps)
-    for path in old_files:
-        bare.remove(path)
+    kept = dict(_moved_queues(store, written.moved, folders["queues"]))
+    removed = {entry.path for kind in _REMOVED for entry in store.files.get(kind, ()) if not entry.path.startswith("/")}
+    plain = _laid_over(store, steps)
+    for path, content in kept.items():
+        plain.replace(path, content)
+    for path in removed:
+        plain.remove(path)
     settings = _settings_of_copy(store)
-    built = plan_rebuild(survey(bare, settings), rules, RebuildChoice(), staging, options, on_progress)
+    built = plan_rebuild(survey(plain, settings), rules, RebuildChoice(), folders["derived"], options, on_progress)
     for step in built.steps:
-        if isinstance(step, Create) and old_files.pop(step.path, None) is not None:
+        is_there = step.path in kept or step.path in removed
+        kept.pop(step.path, None)
+        removed.discard(step.path)
+        if isinstance(step, Remove):
+            steps.append(remove_file(store.view, step.path, step.why))
+        elif is_there and not isinstance(step, WriteRange):
             steps.append(replace_file(store.view, step.path, step.content, step.why))
         else:
             steps.append(step)
+    steps += [replace_file(store.view, path, content, _OFFSETS_CHANGED) for path, content in kept.items()]
+    dledger = {entry.path for entry in store.files.get(FileKind.DLEDGER, ())}
     steps += [
-        remove_file(store.view, path, "belongs to DLedger" if kind is FileKind.DLEDGER else "leads to the DLedger log")
-        for path, kind in old_files.items()
+        remove_file(store.view, path, "belongs to DLedger" if path in dledger else "leads to the DLedger log")
+        for path in sorted(removed)
     ]
     notes = [*_notes_of(log, written), *built.notes]
     after = survey(_laid_over(store, steps), settings)
     if after.files.get(FileKind.TIMER_LOG) and is_timer_checked(after, rules):
-        timer = plan_timer(after, rules, staging, on_progress=on_progress)
+        timer = plan_timer(after, rules, folders["derived"], on_progress=on_progress)
         steps += timer.steps
         notes += timer.notes
-    return PlannedRepair(tuple(steps), tuple(notes), looked_at=DLEDGER_KINDS, settings=settings)
+    return PlannedRepair(
+        tuple(steps), tuple(notes), looked_at=DLEDGER_KINDS, settings=settings, again=built.again, moved=written.moved
+    )
 
 
 def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
@@ -251,12 +262,30 @@ def _settings_of_copy(store: Store) -> Settings:
     )
 
 
-def _expired_queues(source: QueueSource) -> Iterator[str]:
-    """Directories of queues whose messages have all expired: nothing else tells their next offset."""
-    for name, queue_files in source.store.queues.items():
-        last = open_queue(source, name).last_record()
-        if last is not None and last[0] < source.log_minimum:
-            yield queue_files.directory
+def _moved_queues(store: Store, moved: MovedRecords, directory: Path) -> Iterator[tuple[str, FilePart]]:
+    """The files of the consume queues, as they lead to the plain log; none of those that stay as they are.
+
+    What a queue has stays so, as in every repair: only it tells which messages of a topic were there before it was
+    deleted and used again, and the next offset where all have expired.
+    """
+    for queues, dtype in ((store.queues, UNIT.dtype), (store.batch_queues, BATCH_UNIT.dtype)):
+        for segment in (segment for queue in queues.values() for segment in queue.segments):
+            path = directory / segment.path
+            is_moved = False
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(store.view.open(segment.path)) as source, reported(str(path)), path.open("wb") as file:
+                for at in range(0, source.size, _BLOCK_UNITS * dtype.itemsize):
+                    raw = bytearray(read_range(source, at, min(_BLOCK_UNITS * dtype.itemsize, source.size - at)))
+                    units = np.frombuffer(raw, dtype, len(raw) // dtype.itemsize)
+                    leads = (units["record_size"] > 0) & (units["record_size"] != FILLER_UNIT[1])
+                    places = moved.to_now(units["physical_offset"].astype(np.int64))
+                    is_moved |= bool((units["physical_offset"] != places)[leads].any())
+                    units["physical_offset"][leads] = places[leads]
+                    file.write(raw)
+            if is_moved:
+                yield segment.path, FilePart.whole(path)
+            else:
+                path.unlink()
 
 
 def _notes_of(log: DLedgerLog, written: PlainLog) -> Iterator[str]:

@@ -31,6 +31,7 @@ from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.repair.missing_log import gone_messages, unmounted_text
 from rmqtool.repair.recover.log_steps import damage_in
 from rmqtool.store.directory import Store
+from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.unproven_sizes import size_assumptions
 from rmqtool.verify.catalog.finding import Finding
@@ -125,7 +126,8 @@ class PlanForecasts:
             with self._started(self._store, options) as before, self._started(self._after, options) as after:
                 changes = tuple(changed_ranges(self._store, plan.steps))
                 damage = [*damaged_ranges(self._repair.findings), *(changes if self._repair.corrects_log else ())]
-                return compare_floors(before, after, changes, damage, self._are_there, self._repair.again)
+                again, moved = self._repair.again, self._repair.moved
+                return compare_floors(before, after, changes, damage, self._are_there, again, moved)
         except RmqtoolError as error:
             self._on_note(f"not compared: what consumers get before and after the repair: {error}")
             return None
@@ -139,6 +141,7 @@ class PlanForecasts:
 
     def _started(self, store: Store, options: ForecastOptions) -> Simulation:
         """A start that has run, as if whatever keeps the broker from it were gone."""
+        store = with_dledger_log(store) if self._rules.dledger else store
         simulation = Simulation(store, self._rules, options, past_obstacles=True, reads=self._shared.reads)
         try:
             simulation.run()

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
+from struct import unpack
 from typing import Final
 
 from rmqtool.errors import UnreadableError, UnsupportedError
-from rmqtool.formats.dledger import INDEX_FILE_SIZE
+from rmqtool.formats.dledger import INDEX_FILE_SIZE, INDEX_UNIT, INDEX_UNIT_SIZE
 from rmqtool.store.directory import Segment, Settings, Store
 from rmqtool.store.file_kinds import FileKind, is_java_long, is_segment_name
 from rmqtool.store.source import read_range
@@ -53,6 +54,23 @@ class DLedgerLog:
         values = dict(line.partition("=")[::2] for line in text.splitlines())
         number = values.get("committedIndex", "").strip()
         return int(number) if number.isascii() and number.isdigit() and len(number) < 20 else None
+
+    def committed_end(self) -> int:
+        """Where the last committed entry ends, as the index of the group has it; 0 where that is not known.
+
+        Raises:
+            UnreadableError: a file of the index cannot be read.
+        """
+        at = -1 if self.committed_index is None else self.committed_index * INDEX_UNIT_SIZE
+        segment = next((segment for segment in self.index if segment.start <= at < segment.end), None)
+        if segment is None:
+            return 0
+        with closing(self.store.view.open(segment.path)) as source:
+            raw = read_range(source, at - segment.start, INDEX_UNIT_SIZE)
+        if len(raw) < INDEX_UNIT_SIZE:
+            return 0
+        _, position, size, *_ = unpack(INDEX_UNIT.struct_code, raw)
+        return int(position + size)
 
     def unloadable_files(self, data_file_size: int) -> Iterator[tuple[Entry, int]]:
         """Files at which a start ends, for their length or for a name that is no number, with the length of a full one.

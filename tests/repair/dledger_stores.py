@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 from struct import pack, unpack_from
 
-from rmqtool.formats import dledger, timer
+from rmqtool.formats import consumequeue, dledger, timer
 from rmqtool.formats.commitlog import MAGIC_BLANK
 
 _HOSTS_V6 = 0x10, 0x20
 
 
 def as_dledger(path: Path) -> Path:
-    """Move a store's log into DLedger; its queues and index still have the old physical offsets."""
+    """Move a store's log into DLedger, and its queues to where the records lie then; its index stays as it was."""
     segments = sorted((path / "commitlog").iterdir())
     data, index = path / "dledger-n0" / "data", path / "dledger-n0" / "index"
     data.mkdir(parents=True)
@@ -37,9 +37,22 @@ def as_dledger(path: Path) -> Path:
     os.truncate(index / f"{0:020}", dledger.INDEX_FILE_SIZE)
     (path / "dledger-n0" / "checkpoint").write_text(f"committedIndex={len(units) // 32 - 1}\n")
     shutil.rmtree(path / "commitlog")
+    for file in path.glob("consumequeue/*/*/*"):
+        file.write_bytes(_queue_file(bytearray(file.read_bytes()), consumequeue.UNIT_SIZE, moved))
+    for file in path.glob("batchconsumequeue/*/*/*"):
+        file.write_bytes(_queue_file(bytearray(file.read_bytes()), consumequeue.BATCH_UNIT_SIZE, moved))
     for file in path.glob("timerlog/*"):
         file.write_bytes(_timer_log(bytearray(file.read_bytes()), moved))
     return path
+
+
+def _queue_file(content: bytearray, unit_size: int, moved: dict[int, int]) -> bytearray:
+    """A file of a queue whose units lead to the moved records."""
+    for at in range(0, len(content) - unit_size + 1, unit_size):
+        old, size = unpack_from(">qi", content, at)
+        if 0 < size < consumequeue.FILLER_UNIT[1]:
+            content[at : at + 8] = pack(">q", moved.get(old, old))
+    return content
 
 
 def _timer_log(content: bytearray, moved: dict[int, int]) -> bytearray:

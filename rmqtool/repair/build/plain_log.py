@@ -1,12 +1,14 @@
 """Writes a plain commit log with the messages of a DLedger log: the same records, each at a new physical offset.
 
 Files have the length of those of DLedger, and the first one has the same name. A record never gets a higher offset than
-it had, for each one loses the header of its entry; so what had expired stays below the log.
+it had, for each one loses the header of its entry; so what had expired stays below the log. Where each record was and
+where it is now is kept in two files, for a log has more of them than memory holds.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -15,9 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import numpy as np
+
 from rmqtool.engine.reading.dledger_log import BadRange, LogEntry, read_entries
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError
+from rmqtool.forecast.record_arrays import MovedRecords
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MAGIC_BYTES, PHYSICAL_OFFSET_AT
 from rmqtool.formats.dledger import ENTRY_SIZE
 from rmqtool.formats.properties import HALF_TOPIC
@@ -32,6 +37,7 @@ _PREPARED_BEFORE_BODY: Final = 12
 """Bytes from the offset of the half message to the body: both host addresses, whose length varies, are before them."""
 _FILE_SIZE_MAX: Final = (1 << 31) - 1
 """Brokers keep the size of a log file in 32 bits with a sign."""
+_NOTED: Final = "before", "now"
 
 
 @dataclass
@@ -39,32 +45,40 @@ class PlainLog:
     """The log as it was written.
 
     Attributes:
+        places: a directory with what `moved` reads.
         files: name of each file, and the modification time that it gets.
         left_out: entries without a message, which only the group needs.
         last: number and term of the last entry; None without one.
         tail: bytes after the last entry that are none; DLedger cuts them off as well.
     """
 
+    places: Path
     files: dict[str, int] = field(default_factory=dict)
-    records: int = 0
     left_out: int = 0
     last: tuple[int, int] | None = None
     tail: int = 0
 
+    @property
+    def moved(self) -> MovedRecords:
+        """Where its records were before; mapped, not read."""
+        before, now = (np.memmap(self.places / name, np.int64, "r") for name in _NOTED)
+        return MovedRecords(before, now)
+
 
 def write_plain_log(
-    log: DLedgerLog, rules: BrokerRules, directory: Path, on_progress: OnProgress | None = None
+    log: DLedgerLog, rules: BrokerRules, directory: Path, places: Path, on_progress: OnProgress | None = None
 ) -> PlainLog:
     """Write the messages of a log of DLedger into the files of a plain one.
 
     Args:
-        directory: where the files are made; it is there.
+        directory, places: where the files of the log are made, and those that tell where its records were; both are
+            there, and empty.
 
     Raises:
         UnsupportedError: a file of the log is damaged, but for its end, or has a size of its own.
         UnreadableError, WriteError: a file cannot be read or written.
     """
-    written = PlainLog()
+    written = PlainLog(places)
     _demand_one_size(log)
     with closing(_Writer(log.data[0], directory, written)) as writer:
         for number, segment in enumerate(log.data):
@@ -114,6 +128,8 @@ class _Writer:
         self._file: BinaryIO | None = None
         self._path = directory
         self._halves, self._new_halves = array("q"), array("q")
+        self._old_end = first.start
+        self._noted = [(written.places / name).open("wb") for name in _NOTED]
 
     def append(self, source: ByteSource, segment: Segment, entry: LogEntry) -> None:
         record = entry.record
@@ -133,11 +149,24 @@ class _Writer:
             self._halves.append(record.physical_offset)
             self._new_halves.append(place)
         self._write(raw)
-        self._written.records += 1
+        self._note(record.physical_offset, place)
+        self._old_end = record.physical_offset + record.size
         self._written.files[self._path.name] = segment.entry.mtime_ns
 
     def close(self) -> None:
-        """Finish the file."""
+        """Finish the files."""
+        self._note(self._old_end, self._start + self._at)
+        with reported(str(self._written.places)):
+            for file in self._noted:
+                file.close()
+        self._end_file()
+
+    def _note(self, *places: int) -> None:
+        with reported(str(self._written.places)):
+            for file, place in zip(self._noted, places, strict=True):
+                file.write(place.to_bytes(8, sys.byteorder))
+
+    def _end_file(self) -> None:
         if self._file is not None:
             with reported(str(self._path)), self._file as file:
                 file.flush()
@@ -153,5 +182,5 @@ class _Writer:
         self._at += len(data)
 
     def _next_file(self) -> None:
-        self.close()
+        self._end_file()
         self._start, self._at = self._start + self._file_size, 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rmqtool.forecast.record_arrays import MovedRecords
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import Step
 from rmqtool.store.directory import Settings
@@ -33,6 +34,7 @@ class PlannedRepair:
         restored: deleted topics that a person wants back; None: all of them.
         is_chosen: whether a person chose each change, and may agree to one that leaves a broker worse off.
         settings: of the store as the plan leaves it, where they are not those with which it was opened.
+        moved: where the records of the log lie before and after the plan, where it gives all of them new places.
         keep: saves what the plan takes away, in the given directory of the tool's own, right before it is carried out.
     """
 
@@ -52,4 +54,5 @@ class PlannedRepair:
     corrects_log: bool = False
     explained: frozenset[tuple[str, str]] = frozenset()
     restored: frozenset[str] | None = frozenset()
+    moved: MovedRecords | None = None
     keep: Callable[[Path], None] | None = None
