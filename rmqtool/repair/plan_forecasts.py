@@ -53,6 +53,7 @@ class PlanForecasts:
         options: ForecastOptions,
         on_note: Callable[[str], None],
         repair: PlannedRepair | None = None,
+        possible: Sequence[str] = (),
     ) -> None:
         """For a repair of a store, for a broker version.
 
@@ -60,10 +61,11 @@ class PlanForecasts:
             store, after: before the plan and as it would leave it.
             on_note: is given a sentence where a forecast cannot be made.
             repair: what the planner knows of the store as it is.
+            possible: versions that may start on it, beside this one.
         """
         self._store, self._after, self._rules = store, after, rules
         self._options, self._on_note = options, on_note
-        self._repair = repair or PlannedRepair()
+        self._repair, self._possible = repair or PlannedRepair(), possible
         self._shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
         self._pool = ThreadPoolExecutor(_starts_at_once(len(after.files.get(FileKind.CONSUMEQUEUE, ()))))
         self._now: Future[ForecastAfter | None] | None = None
@@ -85,7 +87,7 @@ class PlanForecasts:
         Args:
             begin: physical offset from which on the store was looked at; losses are counted from there. None: all.
         """
-        versions = dict.fromkeys((*EXAMINED, self._rules.version))
+        versions = dict.fromkeys((*EXAMINED, *self._possible, self._rules.version))
         whole = sum(segment.entry.allocated_bytes for segment in self._after.commitlog) <= COUNTED_WHOLE_MAX
         if self._now is None:
             self.look_now(begin)
@@ -116,6 +118,9 @@ class PlanForecasts:
             not_looked_at=(*unmounted, *plan.not_looked_at, *size_assumptions(self._store), *lacking),
             forecast_now=self._now.result(),
             forecast_after=after,
+            possible_versions=tuple(
+                version for version in dict.fromkeys((self._rules.version, *self._possible)) if version in after
+            ),
             floor=self._floor(plan),
         )
 

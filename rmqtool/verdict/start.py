@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
@@ -19,18 +19,22 @@ from rmqtool.store.unproven_sizes import is_log_file_size_known
 from rmqtool.store.view import StoreView
 
 
-def start_failures(store: Store, rules: BrokerRules) -> Mapping[str, str]:
-    """Why brokers do not load a store, by version; none where the version that it is judged for does."""
+def start_failures(store: Store, rules: BrokerRules, possible: Iterable[str] = ()) -> Mapping[str, str]:
+    """Why brokers do not load a store, by version; none where each version that may start on it does.
+
+    Args:
+        possible: versions that may, beside the one by whose rules it is judged.
+    """
     configs = StoreConfigs(store.view)
     with Overlay(store.view) as listed:  # each directory is listed for one version, and known to the others
-        own = _failure(store, listed, rules, configs)
-        if own is None:
+        judged = {rules.version: rules, **{version: rules_for(version) for version in possible}}
+        reasons = {version: _failure(store, listed, one, configs) for version, one in judged.items()}
+        if not any(reasons.values()):
             return {}
-        failures = {rules.version: own}
         for version in EXAMINED:
-            if version not in failures and (why := _failure(store, listed, rules_for(version), configs)) is not None:
-                failures[version] = why
-    return dict(sorted(failures.items()))
+            if version not in reasons:
+                reasons[version] = _failure(store, listed, rules_for(version), configs)
+    return {version: why for version, why in sorted(reasons.items()) if why is not None}
 
 
 def _failure(store: Store, listed: StoreView, rules: BrokerRules, configs: StoreConfigs) -> str | None:

@@ -193,6 +193,12 @@ class OpenedStore:
         return has_database and is_silent and self.store.settings.queue_kind == "file"
 
     @property
+    def possible_versions(self) -> tuple[str, ...]:
+        """Versions of which one may start on the store; more than one only where their starts may differ."""
+        is_ranged = self.fitting and (self.store.commitlog or not self.is_version_known)
+        return self.fitting if is_ranged else (self.rules.version,)
+
+    @property
     def in_use(self) -> bool:
         """Whether a broker runs on the store, or on the one to which its log belongs; as far as can be seen."""
         view = self.store.view

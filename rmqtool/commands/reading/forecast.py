@@ -128,8 +128,7 @@ def forecast(
         lines = PreflightLines(line, command_line(store, replace(store_options, broker_version=None)))
         verdict = _show_preflight(opened, lines, asked, output, messages)
     else:
-        fitting = opened.fitting if opened.store.commitlog or not opened.is_version_known else ()
-        versions = EXAMINED if wants_all else fitting or (opened.rules.version,)
+        versions = EXAMINED if wants_all else opened.possible_versions
         forecasts = forecasts_of(opened, versions, messages)
         if not wants_all and opened.is_version_known:
             forecasts = _told_apart(forecasts, opened.rules.version)

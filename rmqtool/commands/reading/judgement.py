@@ -32,6 +32,10 @@ class JudgedStore(Protocol):
     def rules(self) -> BrokerRules: ...
 
     @property
+    def possible_versions(self) -> tuple[str, ...]:
+        """Versions of which one may start on the store."""
+
+    @property
     def is_version_known(self) -> bool:
         """Whether a person or the files tell the version: a repair does not guess it."""
 
@@ -55,7 +59,7 @@ def assessment_of(
         log_missing=missing_log(store),
         unreadable=unreadable_files(store),
         reader=reader_command(store, line(command)),
-        start_failures=start_failures(store, opened.rules),
+        start_failures=start_failures(store, opened.rules, opened.possible_versions),
         damaged=tally.damaged,
         missing_files=tally.missing_files,
         inconsistent=tally.inconsistent(is_log_decoded=is_decoded),

@@ -17,7 +17,7 @@ from rmqtool.commands.reading.verify_judgement import exit_code_of, judged, repa
 from rmqtool.engine.reading.named_sizes import UnreadSizes
 from rmqtool.engine.reading.version_evidence import infer_version
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.versions import NEWEST, rules_for
+from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.pipeline.tables.findings_table import StoreCheck
 from rmqtool.pipeline.tables.fleet_findings import check_store
@@ -51,6 +51,7 @@ class CheckedStore:
     store: Store
     rules: BrokerRules
     is_version_known: bool
+    possible_versions: tuple[str, ...]
     unread_sizes: UnreadSizes | None = None
     """None, for a file of settings is of one broker, and these are stores of many."""
 
@@ -130,10 +131,11 @@ def by_store(rows: Iterator[JsonRow]) -> Iterator[tuple[JsonRow, Iterator[JsonRo
 
 def _with_rules(check: StoreCheck) -> CheckedStore:
     if check.rules is not None:
-        return CheckedStore(check.store, check.rules, is_version_known=True)
+        return CheckedStore(check.store, check.rules, True, (check.rules.version,))
     releases = infer_version(check.store)
     rules = rules_for(NEWEST if releases is None else releases.rules)
-    return CheckedStore(check.store, rules, is_version_known=releases is not None)
+    possible = EXAMINED if releases is None else releases.examined if check.store.commitlog else ()
+    return CheckedStore(check.store, rules, releases is not None, possible)
 
 
 def _counts(summary: Summary) -> JsonRow:

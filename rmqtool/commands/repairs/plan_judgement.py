@@ -41,14 +41,14 @@ def plan_assessment(
     store, tally = opened.store, FindingTally()
     for finding in (*damage, *(left.finding for left in plan.remaining)):
         tally.add(finding)
-    after = plan.forecast_after.get(plan.broker_version)
+    starts = {name: plan.forecast_after[name] for name in plan.possible_versions}
     given_up = 0 if applied else plan.loss.messages
     return Assessment(
         log_missing=missing_log(store),
         unreadable=unreadable_files(store),
         reader=reader_command(store, line(plan.command)),
-        start_failures={plan.broker_version: after.why_not or ""} if after is not None and not after.starts else {},
-        lost=given_up + (after.lost if after is not None and not damage else 0),
+        start_failures={name: start.why_not or "" for name, start in starts.items() if not start.starts},
+        lost=given_up + (max((start.lost for start in starts.values()), default=0) if not damage else 0),
         damaged=tally.damaged,
         missing_files=tally.missing_files,
         inconsistent=tally.inconsistent(is_log_decoded=True),

@@ -382,7 +382,8 @@ def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> _Planne
     settings = repair.settings or opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings, opened.store) if plan.steps else opened.store
     options = replace(forecast_options(opened.conf), digest=digest)
-    with PlanForecasts(opened.store, after, opened.rules, options, run.messages.note, repair) as forecasts:
+    others = opened.possible_versions
+    with PlanForecasts(opened.store, after, opened.rules, options, run.messages.note, repair, others) as forecasts:
         # The forecast of the store as it is needs nothing of the check: where memory has no limit, both continue at
         # once.
         if plan.steps and repair.begin is None and memory_budget().limit is None:

@@ -106,6 +106,8 @@ class Plan:
     """What a check of the repaired store still finds, and why it is left."""
     forecast_now: ForecastAfter | None = None
     """What the chosen version would do on the store as it is; None where nobody has looked."""
+    possible_versions: tuple[str, ...] = ()
+    """Of those that were forecast, the ones of which one may start on the store; the chosen one first."""
     floor: Floor | None = None
     """What consumers of the chosen version get before and afterwards; None where nobody has compared."""
 
@@ -224,6 +226,7 @@ class Plan:
             "notes": list(self.not_looked_at),
             "floor": self.floor.as_json() if self.floor is not None else None,
             "forecast_now": self.forecast_now.as_json() if self.forecast_now is not None else None,
+            "possible_versions": list(self.possible_versions),
             "forecast_after": {version: after.as_json() for version, after in self.forecast_after.items()},
             "abort_stays": self.abort_stays,
             "copied_files": list(self.copied_files),

@@ -131,11 +131,15 @@ def plan_verdict(plan: JsonObject) -> tuple[str, str]:
     now, after = plan["forecast_now"], plan["forecast_after"].get(plan["broker_version"])
     if now is not None and after is not None and now["starts"] and not after["starts"]:
         return "bad", f"{text} A broker {plan['broker_version']} would no longer start."
+    starts = {name: plan["forecast_after"][name] for name in plan["possible_versions"]}
+    if unable := [name for name, start in starts.items() if not start["starts"]]:
+        return "bad", f"{text} A broker {unable[0]} would not start."
     floor = plan["floor"]
     if floor is not None and (count := floor["taken_away"] + floor["moved"]):
         return "bad", f"{text} Consumers would no longer get {counted(count, 'message')} where they get them today."
-    if after is not None and (lost := after["lost"] + after["messages_without_log"]):
-        return "bad", f"{text} A broker {plan['broker_version']} would still lose {counted(lost, 'message')}."
+    for name, start in starts.items():
+        if lost := start["lost"] + start["messages_without_log"]:
+            return "bad", f"{text} A broker {name} would still lose {counted(lost, 'message')}."
     if missing := sum(left["id"] == "commitlog.missing-file" for left in plan["remaining"]):
         return "bad", f"{text} The messages of {counted(missing, 'missing commit log file')} stay lost."
     if floor is None:

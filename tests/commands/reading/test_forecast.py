@@ -98,6 +98,25 @@ def test_versions_that_fit_a_store_are_all_asked_where_they_differ(golden_copy: 
     assert json.loads(rmqtool("forecast", path, "--broker-version", "4.9.0", "--format", "json").out)["verdict"] == "ok"
 
 
+def test_a_version_that_fits_and_does_not_start_is_the_verdict(tmp_path: Path) -> None:
+    """Brokers before 5.1.3 do not load a log with an empty last file; later ones delete it."""
+    path = tmp_path / "store"
+    size = ("--set", "mappedFileSizeCommitLog=65536", "--set", "mappedFileSizeConsumeQueue=1000")
+    append = ("append", path, "--create", "--topic", "T", "--body", "x" * 9000, "--count", 9)
+    assert rmqtool(*append, *size, "--broker-version", "5.1.4").code == 0
+    (path / "compaction").mkdir()
+    assert rmqtool("verify", path).code == 0
+    (path / f"commitlog/{2 * 65536:020}").touch()
+    for command in ("forecast", "verify", "info"):
+        ran = rmqtool(command, path)
+        (headline,) = (line for line in ran.out.splitlines() if line.startswith("WILL NOT START: "))
+        assert "5.1.0" in headline
+    assert rmqtool("verify", path, "--broker-version", "5.3.3").code == 3
+    assert not rmqtool("verify", path, "--broker-version", "5.3.3").out.startswith("WILL NOT START")
+    assert rmqtool("recover", path, "--yes").code == 0
+    assert [rmqtool(command, path).code for command in ("forecast", "verify")] == [0, 0]
+
+
 @pytest.mark.parametrize("ends", ["clean", "killed"])
 def test_verify_and_recover_find_what_the_worst_of_several_versions_loses(golden_copy: Unpacked, ends: str) -> None:
     """4.4.0 and 4.9.0 fit the store, and differ after a clean stop only; the repair is for both."""

@@ -34,6 +34,7 @@ FIELDS = [
     "notes",
     "floor",
     "forecast_now",
+    "possible_versions",
     "forecast_after",
     "abort_stays",
     "copied_files",
