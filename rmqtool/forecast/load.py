@@ -25,10 +25,12 @@ from rmqtool.store.config.config_json import (
     QUEUE_MAPPING,
     STORED,
     TIMER_METRICS,
+    TOPICS,
     ConfigFile,
     ConfigState,
     are_topics_lost,
     batch_topics,
+    misnamed_topics,
     topics,
 )
 from rmqtool.store.config.epochs import read_epochs
@@ -207,6 +209,8 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
     for path, config in blocking_configs(store, rules, configs).items():
         why = "neither it nor its .bak can be read" if config.state is ConfigState.BROKEN else ".bak is not JSON"
         raise LoadFailure(f"{path}: {why}")
+    for topic in _nameless_topics(rules, configs):
+        raise LoadFailure(f"{TOPICS}: the entry of topic {topic} has no topicName")
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
     why_not = read_epochs(store.view).why_not if rules.timer and store.files.get(FileKind.CONTROLLER) else None
@@ -228,6 +232,20 @@ def blocking_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) ->
         for path, config in read.items()
         if config.state not in _READABLE and config.is_backup_broken and not config.is_database
     }
+
+
+def do_topics_prevent_start(store: Store, rules: BrokerRules) -> bool:
+    """Whether a broker does not start because of the file of its topics, or of the copy."""
+    configs = StoreConfigs(store.view)
+    return TOPICS in blocking_configs(store, rules, configs) or bool(_nameless_topics(rules, configs))
+
+
+def _nameless_topics(rules: BrokerRules, configs: StoreConfigs) -> list[str]:
+    """The topics whose entries keep a broker from starting."""
+    config = configs.of(TOPICS)[TOPICS] if rules.demands_topic_names else None
+    if config is None or config.is_database:
+        return []
+    return [topic for topic, name in misnamed_topics(config).items() if name is None]
 
 
 def demand_queue_database(store: Store, rules: BrokerRules) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.engine.reading.reader import Reader, open_reader
@@ -27,9 +27,14 @@ from rmqtool.store.config.config_json import (
     COMPACTION,
     CONSUMER_OFFSETS,
     TOPICS,
+    ConfigFile,
     ConfigState,
     consumer_offsets,
+    misnamed_topics,
+    named_topics,
     next_version,
+    sound_entries,
+    table_of,
     topic_entry,
     topics,
     whole_topics,
@@ -46,6 +51,7 @@ QUEUES_READ, MESSAGES_READ = 16, 8
 _NO_QUEUES: Final = "the store has no consume queues, which show the topics"
 _ADD_ONE: Final = "rebuild --topic with its name"
 _WHY: Final = "adds the topics that have queues and are missing in it"
+_WHY_NAMED: Final = "corrects its entries"
 _PROPERTY_OF_TYPE: Final = ((REAL_TOPIC, "DELAY"), (TIMER_OUT_MS, "DELAY"), (SHARDING_KEY, "FIFO"))
 _NORMAL: Final = "NORMAL"
 
@@ -70,13 +76,12 @@ def plan_topics(store: Store, rules: BrokerRules, restored: frozenset[str] | Non
         raise UnsupportedError(f"{config.read_path}: the topics are in RocksDB, and {text}")
     if config.state is ConfigState.UNREADABLE:
         raise UnreadableError("; ".join(config.problems))
-    value = config.value or {}
-    table = value.get("topicConfigTable")
-    table = table if isinstance(table, dict) else {}
-    known, whole = topics(config), whole_topics(config)
+    value, named = _with_right_entries(config)
+    table = table_of(replace(config, value=value), "topicConfigTable")
+    known, whole = topics(replace(config, value=value)), whole_topics(config)
     compacted = {entry.path.split("/")[2] for entry in store.files.get(FileKind.COMPACTION_LOG, ())}
     needed = {topic for topic, _ in store.batch_queues} if rules.batch_queues else set[str]()
-    entries, notes = {}, []
+    entries, notes = dict[str, Any](), list(named)
     with open_reader(store, rules) as reader:
         for topic, queue_ids in _queues_by_topic(reader, known):
             if whole is not None and restored is not None and topic not in {*needed, *restored}:
@@ -89,7 +94,7 @@ def plan_topics(store: Store, rules: BrokerRules, restored: frozenset[str] | Non
             notes.append(f"topic {topic}: guessed {queues} (the highest queue id is {count - 1}), perm 6{note}")
         if not reader.queues():
             raise UnsupportedError(f"{_NO_QUEUES}: run rmqtool recover first, then rebuild the topics")
-    if not entries:
+    if not entries and not named:
         return PlannedRepair(notes=tuple(notes) or (f"{config.read_path} has all topics that have queues",))
     content = {
         **value,
@@ -98,9 +103,31 @@ def plan_topics(store: Store, rules: BrokerRules, restored: frozenset[str] | Non
     }
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     make = create_file if config.state is ConfigState.ABSENT else replace_file
-    step = make(store.view, TOPICS, Literal(text.encode("utf-8", "surrogateescape")), _WHY)
-    notes.append("correct a guess with mqadmin updateTopic or updateTopicPerm once the broker runs")
+    step = make(store.view, TOPICS, Literal(text.encode("utf-8", "surrogateescape")), _WHY if entries else _WHY_NAMED)
+    if entries:
+        notes.append("correct a guess with mqadmin updateTopic or updateTopicPerm once the broker runs")
     return PlannedRepair((step,), tuple(notes))
+
+
+def _with_right_entries(config: ConfigFile) -> tuple[dict[Any, Any], list[str]]:
+    """What a file of topics has, each entry with its key as its name, and a note for each that was not right.
+
+    Of a file that a broker refuses because of some entries, the others are newer than the copy.
+    """
+    sound, value = sound_entries(config), dict(config.value or config.refused or {})
+    value["topicConfigTable"] = table = {**table_of(config, "topicConfigTable"), **sound}
+    notes = []
+    if config.refused is not None:
+        refused = replace(config, value=None)
+        odd = named_topics(refused) - named_topics(replace(refused, refused={"topicConfigTable": sound}))
+        notes = [f"topic {topic}: its entry is not that of a topic" for topic in sorted(odd)]
+        notes.append(f"the other entries of the file stay: {len(sound)}")
+    misnamed = misnamed_topics(replace(config, value=value))
+    for key in [key for key in table if str(key) in misnamed]:
+        name = misnamed[str(key)]
+        table[key] = {**table[key], "topicName": str(key)}
+        notes.append(f"topic {key}: its entry had {'no topicName' if name is None else f'the topicName {name}'}")
+    return value, notes
 
 
 def with_restored_topics(

@@ -83,6 +83,36 @@ def test_what_a_real_broker_wrote_comes_again(golden_copy: Unpacked, name: str, 
     assert len([note for note in plan["notes"] if "guessed" in note]) == len(expected)
 
 
+@pytest.mark.parametrize("has_copy", [False, True])
+def test_sound_entries_of_a_file_that_a_broker_refuses_stay(store: Path, *, has_copy: bool) -> None:
+    content = json.loads((store / TOPICS).read_text())
+    first, *others = sorted(content["topicConfigTable"])
+    if has_copy:
+        shutil.copy(store / TOPICS, store / f"{TOPICS}.bak")
+    changed = {topic: entry | {"perm": 4} for topic, entry in content["topicConfigTable"].items()}
+    (store / TOPICS).write_text(json.dumps({**content, "topicConfigTable": {**changed, first: 5}}))
+    code, plan = rebuild(store, "--yes")
+    assert code == 0, plan
+    kept = {topic: entry["perm"] for topic, entry in table(store).items()}
+    assert kept == {first: 6, **dict.fromkeys(others, 4)}
+    assert f"topic {first}: its entry is not that of a topic" in plan["notes"]
+    assert any(f"topic {first}: guessed" in note for note in plan["notes"]) is not has_copy
+
+
+def test_an_entry_gets_its_name_and_keeps_the_rest(store: Path) -> None:
+    content = json.loads((store / TOPICS).read_text())
+    first, second = sorted(content["topicConfigTable"])[:2]
+    before = json.loads(json.dumps(content["topicConfigTable"]))
+    del content["topicConfigTable"][first]["topicName"]
+    content["topicConfigTable"][second]["topicName"] = "Other"
+    (store / TOPICS).write_text(json.dumps(content))
+    code, plan = rebuild(store, "--yes")
+    assert (code, table(store)) == (0, before), plan
+    assert plan["notes"] == [
+        f"topic {first}: its entry had no topicName", f"topic {second}: its entry had the topicName Other"
+    ]  # fmt: skip
+
+
 def test_topics_that_are_there_stay_as_they_are(store: Path) -> None:
     content = json.loads((store / TOPICS).read_text())
     first = min(content["topicConfigTable"])

@@ -39,6 +39,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
+from rmqtool.forecast.load import do_topics_prevent_start
 from rmqtool.forecast.options import forecast_options
 from rmqtool.forecast.preflight import preflight
 from rmqtool.forecast.result import Forecast, side_harms
@@ -300,7 +301,8 @@ def step_after(
     store, repair_of_effects = opened.store, effects.repair(opened)
     lost = [finding for finding in lost_configs(store, opened.rules) if finding.repair != REBUILD_DELAYS]
     is_inconsistent = assessment.verdict is StoreVerdict.INCONSISTENT
-    prevents_start = opened.rules.batch_queues and bool(store.batch_queues)
+    lacks_batch_topics = opened.rules.batch_queues and bool(store.batch_queues)
+    prevents_start = lacks_batch_topics or do_topics_prevent_start(store, opened.rules)
     if _broken_database(store, opened.rules) is not None:
         repair = "recover" if store.has_abort else REBUILD_QUEUES
     elif any(map(_meets_damage, forecasts)):

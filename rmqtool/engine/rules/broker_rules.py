@@ -188,6 +188,8 @@ class BrokerRules:
     reput_start: ReputStart = ReputStart.LOG_END
 
     # Other stores
+    demands_topic_names: bool = False
+    """An entry of `topics.json` without a `topicName` keeps it from starting."""
     pop: bool = False
     """Consumers may pop; what they have not acknowledged waits in revive topics."""
     timer: bool = False

@@ -361,6 +361,7 @@ _SETTINGS: Final = "decides where a broker looks, which its properties file show
 _OWN_FILES: Final = "decides what a broker writes for itself"
 WITHOUT_REASON: Final = MappingProxyType(
     {
+        "demands_topic_names": "verify says of a store which entry lacks its name (config.topic-misnamed)",
         "dledger_skips_headers": "verify says of a store of DLedger what a start drops (dledger.dropped-at-start)",
         "old_status_names": _NEW_MESSAGES,
         "trailing_separator": _NEW_MESSAGES,

@@ -85,6 +85,7 @@ _CHANGES: Final = (
         delayed_retry_is_no_half=True,
         counts_replicas=True,
         reput_start=ReputStart.CONFIRMED,
+        demands_topic_names=True,
         pop=True,
         timer=True,
     ),

@@ -46,6 +46,9 @@ OWN_TOPIC: Final = "SELF_TEST_TOPIC"
 BATCH_QUEUE: Final = "BatchCQ"
 COMPACTION: Final = "COMPACTION"
 _OF_CONSUMERS: Final = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS)
+_NUMBERS_OF_TOPIC: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
+_TRUTHS: Final = ("true", "false", "")
+"""Texts that a broker takes for a truth value or for none."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
@@ -72,7 +75,9 @@ class ConfigFile:
     value: dict[Any, Any] | None = None
     problems: tuple[str, ...] = ()
     is_backup_broken: bool = False
-    """Whether the copy was asked too and is no JSON either, with which a broker does not start."""
+    """Whether the copy was asked too and is no good either, with which a broker does not start."""
+    refused: dict[Any, Any] | None = None
+    """What JSON says that a broker does not take, of the file or else of the copy."""
 
     @property
     def is_backup(self) -> bool:
@@ -106,8 +111,16 @@ def read_config_file(view: StoreView, path: str) -> ConfigFile:
     backup = f"{path}.bak"
     backup_state, backup_value, backup_problem = _read(view, backup)
     problems = tuple(sentence for sentence in (problem, backup_problem) if sentence)
-    read_path = backup if backup_state is ConfigState.READ else None
-    return ConfigFile(path, read_path, state, backup_value, problems, backup_state is ConfigState.BROKEN)
+    is_backup_read = backup_state is ConfigState.READ
+    return ConfigFile(
+        path,
+        backup if is_backup_read else None,
+        state,
+        backup_value if is_backup_read else None,
+        problems,
+        backup_state is ConfigState.BROKEN,
+        value if is_backup_read or value is not None else backup_value,
+    )
 
 
 def topics(config: ConfigFile) -> dict[str, TopicConfig]:
@@ -131,7 +144,23 @@ def topics(config: ConfigFile) -> dict[str, TopicConfig]:
 
 def named_topics(config: ConfigFile) -> frozenset[str]:
     """The names of all topics of which there is an entry, of whatever shape."""
-    return frozenset(map(_text, table_of(config, "topicConfigTable")))
+    return frozenset(map(_text, {**table_of(config, "topicConfigTable"), **_table(config.refused, "topicConfigTable")}))
+
+
+def sound_entries(config: ConfigFile) -> dict[Any, Any]:
+    """The entries that a broker would take of a file of topics that it refuses because of others."""
+    table = _table(config.refused, "topicConfigTable")
+    return {name: entry for name, entry in table.items() if _is_topic(entry)}
+
+
+def misnamed_topics(config: ConfigFile) -> dict[str, str | None]:
+    """The topics whose entry has another `topicName` than its key, and that name; None where it has none."""
+    names = {
+        _text(key): _text(entry["topicName"]) if entry.get("topicName") is not None else None
+        for key, entry in table_of(config, "topicConfigTable").items()
+        if isinstance(entry, dict)
+    }
+    return {key: name for key, name in names.items() if name != key}
 
 
 def whole_topics(config: ConfigFile) -> frozenset[str] | None:
@@ -200,8 +229,7 @@ def next_version(version: object) -> dict[Any, Any]:
 
 def table_of(config: ConfigFile, name: str) -> dict[Any, Any]:
     """One table of a configuration file; empty where there is none."""
-    table = config.value.get(name) if config.value else None
-    return table if isinstance(table, dict) else {}
+    return _table(config.value, name)
 
 
 def batch_topics(known: Mapping[str, TopicConfig], directories: Iterable[str]) -> frozenset[str]:
@@ -284,8 +312,42 @@ def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | Non
     if not isinstance(value, dict):
         return ConfigState.BROKEN, None, f"{path}: not a JSON object"
     if path.removesuffix(".bak") in _OF_CONSUMERS and not _are_offsets(value.get("offsetTable")):
-        return ConfigState.BROKEN, None, f"{path}: offsetTable has something else than offsets"
+        return ConfigState.BROKEN, value, f"{path}: offsetTable has something else than offsets"
+    problem = _problem_of_topics(value) if path.removesuffix(".bak") == TOPICS else None
+    if problem is not None:
+        return ConfigState.BROKEN, value, f"{path}: {problem}"
     return ConfigState.READ, value, None
+
+
+def _problem_of_topics(value: Mapping[Any, Any]) -> str | None:
+    """Why a broker refuses a file of topics, which it does because of a single entry; None where it takes it.
+
+    Versions differ in lists and objects where a number belongs, and 4.x does not read attributes: what one of them
+    refuses is refused here.
+    """
+    if not isinstance(value.get("dataVersion", {}), dict | None):
+        return "dataVersion is not an object"
+    table = value.get("topicConfigTable", {})
+    if not isinstance(table, dict):
+        return "topicConfigTable is not an object"
+    odd = next((name for name, entry in table.items() if not _is_topic(entry)), None)
+    return None if odd is None else f"the entry {_text(odd)} of topicConfigTable is not that of a topic"
+
+
+def _is_topic(entry: object) -> bool:
+    """Whether a broker takes an entry of the table of topics, whatever it lacks."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("attributes"), dict | None):
+        return False
+    order = entry.get("order")
+    has_order = order.lower() in _TRUTHS if isinstance(order, str) else isinstance(order, bool | int | None)
+    return has_order and all(_is_number_of_topic(entry.get(name)) for name in _NUMBERS_OF_TOPIC)
+
+
+def _is_number_of_topic(value: object) -> bool:
+    if value is None or value == "" or isinstance(value, bool | float):
+        return True
+    number = _integer(value)
+    return number is not None and -JAVA_INT_MAX - 1 <= number <= JAVA_INT_MAX
 
 
 def _are_offsets(table: object) -> bool:
@@ -300,6 +362,11 @@ def _are_offsets(table: object) -> bool:
     return all(number is not None and -JAVA_INT_MAX - 1 <= number <= JAVA_INT_MAX for number in ids) and all(
         number is not None and -JAVA_LONG_MAX - 1 <= number <= JAVA_LONG_MAX for number in offsets
     )
+
+
+def _table(value: Mapping[Any, Any] | None, name: str) -> dict[Any, Any]:
+    table = value.get(name) if value else None
+    return table if isinstance(table, dict) else {}
 
 
 def _by_group(config: ConfigFile, table: str) -> dict[tuple[str, str], dict[Any, Any]]:

@@ -149,6 +149,16 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         REBUILD_TOPICS,
     ),
     warning(
+        "config.topic-misnamed",
+        "An entry of `topics.json` has no `topicName`, or another one than its key.",
+        (
+            ("up to 4.9.8", "starts, and clients get no route to the topic"),
+            ("5.0.0 and later", "does not start where the name is missing; else clients get no route to the topic"),
+        ),
+        "the entry gets its key as its name",
+        REBUILD_TOPICS,
+    ),
+    warning(
         "config.topics-missing",
         "`topics.json` and its backup `.bak` are missing, and other files of the broker's configuration are there.",
         (

@@ -37,6 +37,7 @@ from rmqtool.store.config.config_json import (
     changed_at,
     consumer_offsets,
     group_names,
+    misnamed_topics,
     topics,
     whole_topics,
 )
@@ -68,6 +69,7 @@ def lost_configs(
     yield from missing
     yield from _unreadable(configs, {one.file for one in missing})
     known = configs.get(TOPICS)
+    yield from _misnamed_topics(known)
     names = {topic for topic, _ in queue_names(store) if not topic.startswith(LMQ_PREFIX)}
     if names and are_topics_lost(store.files):
         text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
@@ -75,6 +77,15 @@ def lost_configs(
     elif known is not None:
         findings = _topics_without_entry(store, rules, known, configs)
         yield from (one for one in findings if one.severity is not Severity.NOTE)
+
+
+def _misnamed_topics(known: ConfigFile | None) -> Iterator[Finding]:
+    """Entries under which clients find no topic; in RocksDB a broker names them itself."""
+    if known is not None and not known.is_database:
+        place = known.read_path or TOPICS
+        for topic, name in misnamed_topics(known).items():
+            text = f"the entry of topic {topic} has {'no topicName' if name is None else f'the topicName {name}'}"
+            yield finding("config.topic-misnamed", place, text, topic=topic)
 
 
 def topics_of_nobody(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:

@@ -11,11 +11,15 @@ import pytest
 from rmqtool.store.config.config_json import (
     CONSUMER_OFFSETS,
     SIZE_MAX,
+    TOPICS,
     ConfigFile,
     ConfigState,
     TopicConfig,
     batch_topics,
     consumer_offsets,
+    misnamed_topics,
+    named_topics,
+    sound_entries,
     topics,
 )
 from rmqtool.store.config.read_config import read_config
@@ -111,6 +115,40 @@ def test_entries_of_another_shape_are_left_out() -> None:
     odd: list[dict[Any, Any]] = [{}, {"offsetTable": []}, {"topicConfigTable": 1}]
     for value in odd:
         assert (topics(given(value)), consumer_offsets(given(value))) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_taken"),
+    [
+        ("{}", True),
+        ('{"perm":"6","readQueueNums":4.7,"writeQueueNums":null,"topicSysFlag":"","order":"true"}', True),
+        ('{"attributes":{"+queue.type":"BatchCQ"},"color":[1]}', True),
+        ("null", False),
+        ("5", False),
+        ("[]", False),
+        ('{"perm":"RW"}', False),
+        ('{"readQueueNums":4294967296}', False),
+        ('{"order":"yes"}', False),
+        ('{"attributes":5}', False),
+    ],
+)
+def test_a_single_odd_entry_makes_a_broker_refuse_all_topics(tmp_path: Path, entry: str, is_taken: bool) -> None:
+    """As tests/broker/test_odd_topics.py has asked brokers."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / TOPICS).write_text(f'{{"topicConfigTable":{{"a":{{"topicName":"a"}},"b":{entry}}}}}')
+    found = read_config(DirectoryView(tmp_path), TOPICS)
+    assert found.state is (ConfigState.READ if is_taken else ConfigState.BROKEN)
+    assert set(topics(found)) == ({"a", "b"} if is_taken else set())
+    assert named_topics(found) == {"a", "b"}
+    assert set(sound_entries(found)) == (set() if is_taken else {"a"})
+    assert misnamed_topics(found) == ({"b": None} if is_taken else {})
+
+
+@pytest.mark.parametrize("content", ['{"topicConfigTable":null}', '{"topicConfigTable":[]}', '{"dataVersion":5}'])
+def test_topics_without_their_table_are_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / TOPICS).write_text(content)
+    assert read_config(DirectoryView(tmp_path), TOPICS).state is ConfigState.BROKEN
 
 
 def test_half_of_a_surrogate_pair_is_what_java_writes(tmp_path: Path) -> None:

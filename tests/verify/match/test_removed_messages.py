@@ -61,7 +61,7 @@ TWO: list[Sent] = [("T", 0, 0), ("T", 0, 1), ("K", 0, 0)]
 KEPT = {("K", 0): [2]}
 LACKING = {"consumequeue.missing-queue": 1}
 DOUBTFUL = {"topic.may-be-deleted": 1}
-ODD_ENTRY = b'{"topicConfigTable":{"SELF_TEST_TOPIC":{},"K":{},"T":5}}'
+ODD_ENTRY = b'{"topicConfigTable":{"SELF_TEST_TOPIC":{"topicName":"SELF_TEST_TOPIC"},"K":{"topicName":"K"},"T":5}}'
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ ODD_ENTRY = b'{"topicConfigTable":{"SELF_TEST_TOPIC":{},"K":{},"T":5}}'
         (b"", KEPT, DOUBTFUL | {"config.unreadable": 1}, {}),
         (b"{ cut", {}, {"consumequeue.missing-queue": 2, "config.unreadable": 1}, {}),
         (b"{ cut", {("T", 0): [0], **KEPT}, {"consumequeue.missing-unit": 1, "config.unreadable": 1}, {}),
-        (ODD_ENTRY, KEPT, LACKING, {}),
+        (ODD_ENTRY, KEPT, LACKING | {"config.unreadable": 1}, {}),
         (["T", "K"], {("T", 0): [0], **KEPT}, {"consumequeue.missing-unit": 1}, {}),
         (["K"], {("T", 0): [0, 1], **KEPT}, {}, {}),
     ],
