@@ -99,6 +99,8 @@ class Settings:
     queue_roles: QueueRoles | None = None
     makes_index: bool | None = None
     """Whether the broker writes an index (`messageIndexEnable`); None where nobody says."""
+    has_light_queues: bool | None = None
+    """The broker's `enableLmq`; None where nobody says."""
     uses_dledger: bool | None = None
     """Whether the broker's log is one of DLedger; None where the files have to tell."""
     dledger_id: str | None = None

@@ -113,6 +113,30 @@ def test_findings_say_what_a_broker_does(judge_of: Callable[[str], Judge], tmp_p
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_offsets_in_the_other_file_are_none(judge_of: Callable[[str], Judge], tmp_path: Path, version: str) -> None:
+    """Whatever the file for light queues has, `enableLmq` decides whether the broker reads it."""
+    del judge_of
+    path = tmp_path / "store"
+    with WholeBroker(version, path, CONFIG, TOPICS) as broker:
+        for number in range(COUNT):
+            broker.send(TOPIC, 0, b"%d" % number)
+    light, plain = {"lmqOffsetTable": {"@".join(LIGHT): 7}}, {"offsetTable": {f"{TOPIC}@{GROUP}": {"0": 55}}}
+    for content, reads_light, expected in (
+        (plain | light, True, 55),
+        (plain | light, False, None),
+        (light, True, None),
+    ):
+        for name in (OFFSETS, f"{OFFSETS}.bak"):
+            (path / "config" / name).unlink(missing_ok=True)
+        write(path, LIGHT_OFFSETS, content)
+        settings = {"enableLmq": reads_light, "enableMultiDispatch": reads_light}
+        with WholeBroker(version, path, CONFIG | settings, TOPICS) as broker:
+            assert (stored(broker) or None) == expected
+            assert (stored(broker, *LIGHT) or None) == (7 if reads_light else None)
+            broker.kill()
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 def test_a_consumer_past_the_end_is_sent_elsewhere(
     judge_of: Callable[[str], Judge], tmp_path: Path, version: str
 ) -> None:

@@ -161,6 +161,7 @@ class BrokerConf:
             self.sizes,
             commitlog_directories=(*plain, *of_dledger),
             makes_index=self.has_index,
+            has_light_queues=self.has_light_queues,
             uses_dledger=self.is_dledger,
             dledger_id=self.text("dLegerSelfId") if self.is_dledger else None,
             dledger_directories=(*of_dledger,),

@@ -49,7 +49,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "config.consumer-offsets-missing",
         "`consumerOffset.json` and its backup `.bak` are missing, empty or broken, or contain no offset of a consumer "
-        "group, and the configuration or retry queues show that there were groups.",
+        "group, and the configuration or retry queues show that there were groups. Without it, offsets in "
+        "`lmqConsumerOffset.json` count, unless the broker's settings say that it does not read this file.",
         "tells a consumer offset 0 of a queue that still begins there, as long as its first messages are in memory: it "
         "gets all messages again; else no offset, and the consumer starts where its own setting says, by default at "
         "the end: it skips what it had not consumed",

@@ -165,11 +165,17 @@ def _topics_without_entry(
 
 
 def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
-    """The finding that the progress of the consumers is gone, where the store shows that there were some."""
+    """The finding that the progress of the consumers is gone, where the store shows that there were some.
+
+    Broker: `BrokerController`, which makes a `LmqConsumerOffsetManager` with `enableLmq=true`.
+    """
     config = configs.get(CONSUMER_OFFSETS) or read_config(store.view, CONSUMER_OFFSETS)
     other = configs.get(LMQ_CONSUMER_OFFSETS)
     by_group, in_copy = (consumer_offsets(other) if other is not None else {}), set[tuple[str, str]]()
-    if config.state is ConfigState.ABSENT and by_group:
+    has_light_queues = store.settings.has_light_queues
+    is_file_read = has_light_queues is False or (has_light_queues is None and store.settings.defaults_hold)
+    reads_other = config.state is ConfigState.ABSENT and other is not None and not is_file_read
+    if reads_other and not all(is_broker_group(group) for _, group in by_group):
         return  # with `enableLmq=true` a broker has this file only
     configured = group_names(configs[GROUPS]) if GROUPS in configs else frozenset[str]()
     if config.state is ConfigState.READ or config.is_backup or config.is_database:
@@ -182,6 +188,9 @@ def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, Config
             in_copy = {(topic, group) for topic, group in consumer_offsets(copy) if whole is None or topic in whole}
             groups |= {group for _, group in in_copy}
         text = "contains no offset of a consumer group"
+    elif reads_other:
+        groups = _groups_with_retries(store, rules, configured)
+        text = f"absent, and {LMQ_CONSUMER_OFFSETS} contains no offset of a consumer group"
     elif config.state is not ConfigState.UNREADABLE and not config.is_backup_broken:
         groups = _groups_with_retries(store, rules, configured)
         if config.state is not ConfigState.ABSENT or CONSUMER_FILTERS in configs:

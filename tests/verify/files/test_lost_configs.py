@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rmqtool.store.directory import Settings
 from rmqtool.verify.catalog.finding import Finding, Severity
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
@@ -140,6 +141,31 @@ def test_a_store_with_light_queues_has_its_offsets_in_another_file(golden_copy: 
     (config / OFFSETS).rename(config / "lmqConsumerOffset.json")
     written(config, OFFSETS, None, None)
     assert above_note(of_config(config.parent, name)) == {}
+    with_light_queues, without = Settings(has_light_queues=True), Settings(has_light_queues=False)
+    assert above_note(verified(config.parent, version_of(name), settings=with_light_queues)[1]) == {}
+    for settings in (without, Settings(defaults_hold=True)):  # the broker does not read the file
+        findings = verified(config.parent, version_of(name), settings=settings)[1]
+        (lost,) = (finding for finding in findings if finding.id in MISSING)
+        assert "lmqConsumerOffset.json has offsets of 2 groups" in lost.message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'{"offsetTable":{},"lmqOffsetTable":{"%LMQ%device@%LMQ%group":7}}', EMPTY_TABLE],
+    ids=["light queues", "nothing"],
+)
+@pytest.mark.parametrize("name", STORES)
+def test_a_file_for_light_queues_that_has_no_group_has_lost_those_that_there_were(
+    golden_copy: Unpacked, name: str, content: bytes
+) -> None:
+    config = golden_copy(name) / "config"
+    written(config, OFFSETS, None, None)
+    written(config, "lmqConsumerOffset.json", content, None)
+    (lost,) = (finding for finding in of_config(config.parent, name) if finding.id in MISSING)
+    assert "(job-workers)" in lost.message  # whose messages came again: no other group has to have had an offset
+    for path in (config.parent / "consumequeue").glob("%*"):
+        shutil.rmtree(path)
+    assert not [finding for finding in of_config(config.parent, name) if finding.id in MISSING]
 
 
 @pytest.mark.parametrize("contents", [(None, None), (b"", b""), (b"{", None)], ids=["absent", "empty", "broken"])
