@@ -137,6 +137,26 @@ def test_offsets_in_the_other_file_are_none(judge_of: Callable[[str], Judge], tm
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_group_gets_nothing_of_a_queue_whose_messages_are_all_gone(
+    judge_of: Callable[[str], Judge], tmp_path: Path, version: str
+) -> None:
+    del judge_of
+    path, topics = tmp_path / "store", {**TOPICS, "later": {"readQueueNums": 1, "writeQueueNums": 1}}
+    with WholeBroker(version, path, CONFIG, topics) as broker:
+        for number in range(5):
+            broker.send(TOPIC, 0, b"%d" % number)
+        for _ in range(COUNT):
+            broker.send("later", 0, bytes(400))
+    min((path / "commitlog").iterdir()).unlink()
+    write(path, OFFSETS, {"offsetTable": {f"{TOPIC}@{GROUP}": {"0": 0}}})
+    unread = findings(path, version)["config.consumer-offset-before-queue"]
+    assert unread["message"] == f"5 messages were deleted before group {GROUP} received them; queue 0 begins at 5"
+    with WholeBroker(version, path, CONFIG, topics) as broker:
+        answer = pull(broker, TOPIC, 0, 0)
+        assert (answer["messages"], answer["fields"]["nextBeginOffset"]) == ([], "5")
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 def test_a_consumer_past_the_end_is_sent_elsewhere(
     judge_of: Callable[[str], Judge], tmp_path: Path, version: str
 ) -> None:

@@ -54,10 +54,12 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     note(
         "consumequeue.below-log",
-        "Units for records that have expired: the commit log now starts after them.",
+        "Units for records before the start of the commit log: its files have expired, or somebody removed them, which "
+        "looks the same.",
         "hidden by the minimum offset of the queue; the file is deleted once its last unit is before the "
         "start of the log",
-        "none needed",
+        "none needed if they have expired; else check that the disks of the commit log are mounted and the copy is "
+        "complete",
     ),
     warning(
         "consumequeue.dangling-unit",

@@ -41,7 +41,8 @@ class _Queues:
 
     Attributes:
         end_of: end of a plain queue; None where there is no queue.
-        begin_of: queue offset of the first unit that leads into the log; None where no unit does.
+        begin_of: queue offset of the first unit that leads into the log, or the end where all lead below it; None where
+            there is no unit.
         known: names of the topics that are configured; None where nobody knows.
         others: queues of batches, whose offsets are not compared.
     """
@@ -87,8 +88,12 @@ def _begins(context: VerifyContext) -> Callable[[QueueKey], int | None]:
     @cache
     def begin_of(name: QueueKey) -> int | None:
         queue = context.queues.get(name)
-        count, first = queue.count_in(context.open_file, minimum, JAVA_LONG_MAX) if queue is not None else (0, 0)
-        return first if count else None
+        if queue is None:
+            return None
+        count, first = queue.count_in(context.open_file, minimum, JAVA_LONG_MAX)
+        if count:
+            return first
+        return queue.end if queue.count_in(context.open_file, -1, minimum)[0] else None
 
     return begin_of
 

@@ -17,13 +17,13 @@ from rmqtool.verify.survey.queue_map import OffsetRuns, QueueMap
 from rmqtool.verify.survey.result import SplitResult
 
 _KINDS: Final = {
-    "consumequeue.below-log": "before the start of the commit log, whose messages have expired",
+    "consumequeue.below-log": "before the start of the commit log: the files have expired, or somebody removed them",
     "consumequeue.ahead-of-log": "after the end of the commit log",
 }
 
 
 def units_below(context: VerifyContext) -> Iterator[Finding]:
-    """Units for records that have expired, queue by queue."""
+    """Units for records before the start of the log, queue by queue: expired and removed files look the same."""
     if context.store.commitlog:
         begin = context.store.commitlog[0].start
         for _, queue in context.queues_into(-1, begin):
