@@ -75,6 +75,20 @@ def test_a_disk_that_is_not_mounted_is_named_before_anything_else(machine: Path,
     assert asked("verify", machine / "store", *conf)[1]["verdict"] == "ok"
 
 
+def test_no_repair_marks_a_store_as_clean_of_which_a_disk_is_not_mounted(machine: Path) -> None:
+    missing = machine / "disks" / "commitlog-b"
+    missing.rename(machine / "away")
+    missing.mkdir()
+    (machine / "store" / "abort").touch()
+    conf = ("--broker-conf", machine / "broker.conf")
+    with assert_store_unchanged(machine):
+        for command in REPAIRS:
+            ran = rmqtool(command, machine / "store", *conf, "--yes")
+            assert (ran.code, str(missing) in ran.err, "--accept-loss" in ran.err) == (5, True, True), command
+    assert rmqtool("recover", machine / "store", *conf, "--yes", "--accept-loss").code == 3
+    assert not (machine / "store" / "abort").exists()
+
+
 def test_a_directory_that_no_broker_has_used_yet_is_no_missing_log(machine: Path) -> None:
     for file in sorted((machine / "disks" / "commitlog-b").iterdir()):
         file.rename(machine / "disks" / "commitlog-a" / file.name)

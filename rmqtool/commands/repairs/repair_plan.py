@@ -37,6 +37,7 @@ from rmqtool.commands.repairs.repair_request import RepairRequest
 from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.commands.repairs.saved_plan import save_plan
 from rmqtool.commands.screen import screen
+from rmqtool.engine.reading.log_presence import is_log_missing
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UnreadableError
 from rmqtool.forecast.options import forecast_options
@@ -62,7 +63,7 @@ from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.location import relative_to_store
 from rmqtool.store.log_owner import doubtful_link
 from rmqtool.store.view import open_directory
-from rmqtool.verdict.presence import denied_files, reader_command
+from rmqtool.verdict.presence import denied_files, missing_log, reader_command
 from rmqtool.verdict.verdict import NAMED_MAX, StoreVerdict
 
 UNREADABLE: Final = "commitlog.unreadable-range"
@@ -286,6 +287,8 @@ def _agree(planned: _PlannedRun) -> None:
             demand_same(plan, read_saved(request.apply))
         _demand_harmless(plan, planned.repair, request)
         _demand_unrestored(plan, planned.repair)
+        if request.copy is None and not request.accept_loss:
+            _demand_whole_log(planned)
         demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
     except RefusedError as error:
         if request.output is not OutputFormat.TABLE:
@@ -313,6 +316,19 @@ def _demand_unrestored(plan: Plan, repair: PlannedRepair) -> None:
             f"the plan brings back topics that were deleted: {', '.join(back[:NAMED_MAX])}; pass --restore-deleted to "
             "agree, or rebuild one of them with rebuild --topic"
         )
+
+
+def _demand_whole_log(planned: _PlannedRun) -> None:
+    """Refuse a store of which a directory of the commit log is empty: that of a disk which is not mounted.
+
+    A repair would take what is left for the whole log and remove `abort`, and the messages that the disk has would not
+    be dispatched when it is back.
+    """
+    store = planned.run.opened.store
+    is_asked_for = is_log_missing(store) and planned.plan.loss.without_log > 0  # without any file of it
+    if not is_asked_for and (missing := missing_log(store)) is not None:
+        command = planned.plan.command
+        raise RefusedError(f"{missing.text}; pass --accept-loss to {command} the store without those files")
 
 
 def _repair_copy(planned: _PlannedRun, copy: Path, places: StorePaths) -> int:
