@@ -159,6 +159,9 @@ def test_an_index_that_never_was_is_no_damage(tmp_path: Path) -> None:
     conf = store.parent / "b.conf"
     code, verified = json_answer("verify", store)
     assert (code, {finding["id"] for finding in verified["findings"]}) == (0, {"index.absent"})
+    code, forecast = json_answer("forecast", store)
+    assert (code, forecast["verdict"], forecast["next_step"]["command"]) == (0, "ok", None)
+    assert json_answer("forecast", store, "--broker-version", "all")[0] == 0
     code, verified = json_answer("verify", store, "--broker-conf", conf)
     assert (code, verified["findings"]) == (0, [])
     for options in ((), ("--broker-conf", conf)):

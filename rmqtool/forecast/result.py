@@ -106,12 +106,16 @@ class Forecast:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in document.items()}
 
 
-def side_harms(forecasts: Sequence[Forecast]) -> list[str]:
-    """What harms consumers and queries though no message is lost, as sentences; the worst of several starts."""
+def side_harms(forecasts: Sequence[Forecast], *, has_index: bool = True) -> list[str]:
+    """What harms consumers and queries though no message is lost, as sentences; the worst of several starts.
+
+    Args:
+        has_index: whether the broker makes an index, as far as anything tells; without one no key is missed.
+    """
     unindexed = max((forecast.unindexed_messages for forecast in forecasts), default=0)
     repeating = max((sum(queue.offsets_repeat for queue in forecast.queues) for forecast in forecasts), default=0)
     harms = []
-    if unindexed:
+    if unindexed and has_index:
         harms.append(f"keys of {unindexed} message{'s' * (unindexed > 1)} would not be found in the index")
     if repeating:
         queues = "1 queue gets" if repeating == 1 else f"{repeating} queues get"

@@ -30,3 +30,18 @@ def readable_checkpoint(store: Store) -> Checkpoint | None:
         return read_checkpoint(store)
     except UnreadableError:
         return None
+
+
+def shows_index(store: Store, checkpoint: Checkpoint | None) -> bool:
+    """Whether the broker makes an index, or made one: the settings, the directory or the checkpoint tells.
+
+    The first message makes the directory. Without a checkpoint nobody knows.
+
+    Args:
+        checkpoint: None where there is none, or it cannot be read.
+    """
+    settings = store.settings
+    if settings.makes_index is not None:
+        return settings.makes_index
+    was_made = bool(store.index_files) or "index" in store.directories
+    return settings.defaults_hold or was_made or checkpoint is None or checkpoint.index_timestamp_ms > 0

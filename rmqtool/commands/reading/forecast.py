@@ -48,6 +48,7 @@ from rmqtool.repair.recover.log_steps import TAIL
 from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.scan.log_digest import LogDigest
+from rmqtool.store.checkpoint_file import readable_checkpoint, shows_index
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
@@ -247,7 +248,7 @@ def forecast_assessment(
     inconsistent += [f"timer: {effect['brokers']}" for effect in effects.timer[:1]]
     inconsistent += [f"delay {effect['message']}: {effect['brokers']}" for effect in effects.wrong_delays[:1]]
     inconsistent += [f"compacted topics: {effect['brokers']}" for effect in effects.compaction[:1]]
-    inconsistent += side_harms(forecasts)
+    inconsistent += side_harms(forecasts, has_index=shows_index(store, readable_checkpoint(store)))
     return Assessment(
         log_missing=missing_log(store),
         unreadable=unreadable_files(store),

@@ -8,7 +8,7 @@ from typing import Final
 
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.store.directory import Store
+from rmqtool.store.checkpoint_file import shows_index
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import VerifyContext
@@ -74,13 +74,11 @@ def entries_outside(context: VerifyContext, file: IndexMap, log_end: int) -> Ite
 
 def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpoint | None) -> Iterator[Finding]:
     """What is missing in the index, and what a start would drop."""
-    settings = context.store.settings
-    if settings.makes_index is False:
+    if context.store.settings.makes_index is False:
         return  # what it has is of an earlier time, and not continued
     if not context.store.index_files:
         if log.keyed_count:
-            is_made = settings.makes_index or settings.defaults_hold
-            is_lost = is_made or log.missing or _had_index(context.store, checkpoint)
+            is_lost = log.missing or shows_index(context.store, checkpoint)
             kind = "index.missing-file" if is_lost else "index.absent"
             yield finding(kind, "index", f"{log.keyed_count} keys, and no index file", count=log.keyed_count)
         return
@@ -106,11 +104,6 @@ def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpo
                 entries = "1 entry" if file.count == 1 else f"{file.count} entries"
                 text = f"newer than the checkpoint's index time {until}: {entries} would be dropped"
                 yield finding("index.would-be-dropped", file.path, text, count=max(1, file.count))
-
-
-def _had_index(store: Store, checkpoint: Checkpoint | None) -> bool:
-    """Whether the directory, which the first message makes, or the checkpoint tells of an index."""
-    return "index" in store.directories or checkpoint is None or checkpoint.index_timestamp_ms > 0
 
 
 def zero_files(paths: Iterable[str]) -> Iterator[Finding]:
