@@ -216,7 +216,12 @@ class _Forecaster:
             return None
         lost = forecast.lost
         return ForecastAfter(
-            forecast.starts, lost.messages, lost.by_topic, forecast.why_not, forecast.messages_without_log
+            forecast.starts,
+            lost.messages,
+            lost.by_topic,
+            forecast.why_not,
+            forecast.messages_without_log,
+            forecast.deleted_topics,
         )
 
 
@@ -227,4 +232,5 @@ def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) ->
     kept = Counter(now.lost_by_topic)
     kept.subtract(after.lost_by_topic)
     kept.subtract(loss.by_topic)
+    kept.subtract(Counter(after.deleted_by_topic) - Counter(now.deleted_by_topic))  # told as lost, and not served then
     return {topic: count for topic, count in sorted(kept.items()) if count > 0}

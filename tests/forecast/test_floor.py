@@ -116,10 +116,15 @@ def test_a_person_decides_where_nothing_tells_whether_a_topic_was_deleted(
         ran = rmqtool(*command, path, "--yes", "--format", "json", *options)
         asked |= {one["id"] for one in json.loads(ran.out)["remaining"]}
         assert served(path, version) == before, ran
+        assert "orders" not in json.loads(ran.out)["kept_beyond_broker"]["by_topic"]
     assert "topic.may-be-deleted" in asked
     if not older_copy:
-        summary = json.loads(rmqtool("verify", path, "--format", "json", *options).out)["summary"]
-        assert summary["needs_decision"], summary
+        verified = json.loads(rmqtool("verify", path, "--format", "json", *options).out)
+        assert verified["summary"]["needs_decision"], verified["summary"]
+        assert any("of topic orders" in one["message"] for one in verified["findings"])
+        ran = rmqtool("forecast", path, "--format", "json", *options)
+        step = json.loads(ran.out)["next_step"]
+        assert (step["command"], f"rmqtool rebuild {path} --topic orders" in step["reason"]) == (None, True), step
     assert rmqtool("rebuild", path, "--topic", "orders", "--yes", *options).code in (0, 3)
     assert sum(topic == "orders" for topic, _, _ in served(path, version)) == 72
     rmqtool("rebuild", path, "--topics", "--yes", *options)

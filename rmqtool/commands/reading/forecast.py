@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -34,8 +35,10 @@ from rmqtool.commands.reading.preflight import (
     with_preflight,
 )
 from rmqtool.commands.screen import screen
+from rmqtool.engine.queues.shown_topics import shown_topics
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.topic_names import may_be_deleted
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
@@ -49,6 +52,8 @@ from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_li
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.checkpoint_file import readable_checkpoint, shows_index
+from rmqtool.store.config.config_json import TOPICS, ConfigFile, ConfigState
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
@@ -57,7 +62,7 @@ from rmqtool.store.probe_lock import LOCK_NAME
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step, step_after_forecast
 from rmqtool.verdict.presence import denied_files, missing_log, reader_command, unreadable_files
-from rmqtool.verdict.verdict import Assessment, StoreVerdict
+from rmqtool.verdict.verdict import NAMED_MAX, Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import (
     REBUILD_COMPACTION,
     REBUILD_DELAYS,
@@ -326,11 +331,38 @@ def step_after(
         return NextStep(None, f"{lost[0].file}: {BY_ID[lost[0].id].remedy}", needs_decision=True)
     elif store.queue_kind == "rocksdb" and store.queues and assessment.verdict is StoreVerdict.WOULD_LOSE:
         return repair_step(line, "convert --queues rocksdb", "convert the consume queues before the broker is started:")
+    elif (doubtful := _doubtful_topics(store, forecasts)) and lost and lost[0].repair is not None:
+        return step_after_forecast(line, assessment, lost[0].repair)
+    elif doubtful and not store.has_abort and _is_as_written(read_config(store.view, TOPICS)):
+        return _deletion_step(line, doubtful)
     else:
         repair = "recover"
     lacks_queues = not store.queues and store.queue_kind == "file"
     unknown = unknown_to_repair(opened, queues=lacks_queues, index=not store.index_files)
     return step_after_forecast(line, assessment, repair, tuple(unknown))
+
+
+def _doubtful_topics(store: Store, forecasts: Sequence[Forecast]) -> list[str]:
+    """The topics of all messages that would be lost, if somebody may have deleted each of them; else none."""
+    if any(forecast.messages_without_log for forecast in forecasts):
+        return []
+    topics = sorted({topic for forecast in forecasts for topic in forecast.lost.by_topic})
+    shown = shown_topics(store) if topics else None
+    return topics if all(may_be_deleted(topic, shown) for topic in topics) else []
+
+
+def _is_as_written(config: ConfigFile) -> bool:
+    """Whether a configuration file needs no repair, or none helps."""
+    return config.state in (ConfigState.READ, ConfigState.ABSENT) and not config.is_backup
+
+
+def _deletion_step(line: CommandLine, topics: Sequence[str]) -> NextStep:
+    """What a person must decide about topics that were deleted or lost their queues; nothing tells which."""
+    commands = " or ".join(line(f"rebuild --topic {shlex.quote(topic)}") for topic in topics[:NAMED_MAX])
+    what = "it was deleted: its" if len(topics) == 1 else "they were deleted: their"
+    named = f"{', '.join(topics[:NAMED_MAX])}{', ...' if len(topics) > NAMED_MAX else ''}"
+    reason = f"{named}: nothing shows whether {what} messages stay in the log until they expire, or come back with"
+    return NextStep(None, f"{reason} {commands}", needs_decision=True)
 
 
 def _meets_damage(forecast: Forecast) -> bool:

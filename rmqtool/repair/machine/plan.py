@@ -80,6 +80,9 @@ class ForecastAfter:
     without_log: int = 0
     """Messages that only queues know: no file of the log has them."""
 
+    deleted_by_topic: Mapping[str, int] = field(default_factory=dict)
+    """Messages of deleted topics, which no start serves."""
+
     def as_json(self) -> dict[str, Any]:
         return {"starts": self.starts, "lost": self.lost, "messages_without_log": self.without_log}
 

@@ -12,6 +12,7 @@ Broker: `AdminBrokerProcessor#deleteTopic`, `DefaultMessageStore#cleanUnusedTopi
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,15 +78,15 @@ class RemovedMessages:
         """One for each topic: a note, but where it is in doubt whether the topic was deleted."""
         groups = _groups_by_topic(context) if self.removed or self.doubtful else {}
         for topic, runs in _by_topic(self.removed):
-            is_again = self.ends[topic] < OFFSETS_END
-            what = "a deleted topic whose name is used again" if is_again else "a deleted topic"
+            is_again, name = self.ends[topic] < OFFSETS_END, topic_text(topic)
+            what = f"the deleted topic {name}{', whose name is used again' if is_again else ''}"
             last = max(run.last_physical_offset for run in runs)
             after = f"until {context.log_path(last)} expires"
-            after += "" if is_again else f"; rmqtool {RESTORE} brings the topic back"
+            after += "" if is_again else f"; rmqtool rebuild --topic {shlex.quote(name)} brings the topic back"
             repair = None if is_again else RESTORE
             yield _of_topic(DELETED, context, runs, f"{what}, {after}", groups, repair)
-        for _, runs in _by_topic(self.doubtful):
-            what = f"a topic that has no queue, and {TOPICS}, which would tell whether it was deleted, cannot be read"
+        for topic, runs in _by_topic(self.doubtful):
+            what = f"topic {topic_text(topic)}, which has no queue; no whole {TOPICS} shows whether it was deleted"
             yield _of_topic(MAY_BE_DELETED, context, runs, what, groups, None)
 
 
