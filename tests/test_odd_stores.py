@@ -34,6 +34,8 @@ def test_a_last_record_without_properties_is_counted_to_its_end(tmp_path: Path) 
     _, verified = json_answer("verify", store)
     assert (verified["summary"]["checked"]["records"], verified["summary"]["complete"]) == (10, True)
     assert ids(verified) == {"checkpoint.missing", "consumequeue.missing-queue"}  # 5.x serves none of them before
+    step = verified["summary"]["next_step"]  # rebuild refuses without the size
+    assert (step["command"], "--queue-file-size" in step["reason"]) == (None, True), step
 
 
 @pytest.mark.parametrize("options", [(), ("--broker-conf", MIXED_CONF)])

@@ -9,6 +9,7 @@ from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.timers.loaded_timer import timer_files
 from rmqtool.errors import UnknownSizeError
 from rmqtool.repair.recover.log_steps import demand_shown_size
+from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
@@ -96,6 +97,7 @@ def unknown_to_repair(
         from rmqtool.repair.build.builder import dispatch_settings, index_shape_of, sizes_of
         from rmqtool.repair.build.request import BuildOptions
 
+        store = with_dledger_log(store) if opened.rules.dledger else store
         if queues and store.queue_database is None:  # units in RocksDB are in no file of a set size
             settings = dispatch_settings(store, opened.rules, BuildOptions())
             sizes_of(store, BuildOptions(), settings, demands=True)
