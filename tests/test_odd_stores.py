@@ -50,6 +50,7 @@ def test_a_plain_log_is_continued_by_one_of_dledger(tmp_path: Path, options: tup
     for command in ("recover", "salvage"):
         ran = rmqtool(command, store, *options, "--accept-loss", "--yes", "--log-file-size", 102400)
         assert (ran.code, "DLedger" in ran.err, store_state(store) == before) == (4, True, True)
+        assert "rmqtool rebuild repairs its consume queues and index" in ran.err
 
 
 def test_settings_that_turn_dledger_off_are_told_of(tmp_path: Path) -> None:

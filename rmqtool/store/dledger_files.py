@@ -171,15 +171,19 @@ def demand_dledger_data(store: Store) -> None:
         )
 
 
-def demand_plain_log(store: Store) -> None:
+def demand_plain_log(store: Store, *, repairs: bool = False) -> None:
     """Refuse a store of which a command that knows no DLedger would read a part of the log, or none.
+
+    Args:
+        repairs: whether the command repairs a store, so that another one may do what is wanted.
 
     Raises:
         UnsupportedError: its log or the end of it is one of DLedger, and not joined by `with_dledger_log`.
     """
     if reads_dledger(store) and not store.has_dledger_log:
         what = "continues in that of DLedger" if store.commitlog else "belongs to DLedger"
+        other = "rmqtool rebuild repairs its consume queues and index, and " if repairs else ""
         raise UnsupportedError(
-            f"{store.view.label}: the commit log {what}, which this command does not read; rmqtool convert "
+            f"{store.view.label}: the commit log {what}, which this command does not read; {other}rmqtool convert "
             "--from-dledger writes a store with a plain commit log of it"
         )

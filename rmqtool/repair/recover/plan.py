@@ -123,7 +123,7 @@ def plan_recover(
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or RecoverOptions()
-    demand_plain_log(store)
+    demand_plain_log(store, repairs=True)
     demand_dledger_data(store)
     # A file of the wrong length changes what every record in it seems to be, so the rest is judged as if it were right.
     shape, base = tuple(shape_steps(store, staging)), store.view

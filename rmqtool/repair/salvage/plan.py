@@ -110,7 +110,7 @@ def plan_salvage(
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or SalvageOptions()
-    demand_plain_log(store)
+    demand_plain_log(store, repairs=True)
     demand_dledger_data(store)
     shape = tuple(shape_steps(store, staging, keep_empty=True))
     with LogDraft(store.view, shape, staging, store.commitlog_file_size or 0) as draft:
