@@ -102,6 +102,7 @@ def test_batch_queues_without_topics_do_not_load_where_a_timer_tells_of_a_broker
     code, verified = json_answer("verify", store)
     assert (code, verified["summary"]["verdict"]) == (3, "will-not-start")
     assert "config.topics-missing" in ids(verified)
+    assert any("of 1 topic with queues" in finding["message"] for finding in verified["findings"])
     code, shown = json_answer("forecast", store)
     assert (code, shown["verdict"], shown["next_step"]["command"].split()[1:4:2]) == (
         3, "will-not-start", ["rebuild", "--topics"],

@@ -38,8 +38,9 @@ def start_failures(store: Store, rules: BrokerRules, possible: Iterable[str] = (
 
 
 def _failure(store: Store, listed: StoreView, rules: BrokerRules, configs: StoreConfigs) -> str | None:
-    if any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())):
-        return "a repair is unfinished"
+    for entry in store.files.get(FileKind.RMQTOOL, ()):
+        if entry.name == FENCE_NAME:
+            return f"{entry.path}, which an unfinished repair has left"
     try:
         _load(store, listed, rules, configs)
     except LoadFailure as failure:

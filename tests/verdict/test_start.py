@@ -40,3 +40,10 @@ def test_a_directory_is_listed_once_for_all_versions(tmp_path: Path) -> None:
 def test_no_version_is_asked_about_a_store_that_starts(tmp_path: Path) -> None:
     make_store(RECIPES["basic"], tmp_path / "store", "5.5.0")
     assert start_failures(survey(DirectoryView(tmp_path / "store")), rules_for("5.5.0")) == {}
+
+
+def test_a_store_with_an_unfinished_repair_names_the_file_that_keeps_brokers_out(tmp_path: Path) -> None:
+    make_store(RECIPES["basic"], tmp_path / "store", "5.5.0")
+    (tmp_path / "store/commitlog/rmqtool-repair-in-progress").touch()
+    why = set(start_failures(survey(DirectoryView(tmp_path / "store")), rules_for("5.5.0")).values())
+    assert why == {"commitlog/rmqtool-repair-in-progress, which an unfinished repair has left"}

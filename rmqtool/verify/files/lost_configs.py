@@ -72,7 +72,8 @@ def lost_configs(
     yield from _misnamed_topics(known)
     names = {topic for topic, _ in queue_names(store) if not topic.startswith(LMQ_PREFIX)}
     if names and are_topics_lost(store.files):
-        text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
+        of_topics = "1 topic with queues" if len(names) == 1 else f"{len(names)} topics with queues"
+        text = f"absent, and so is its copy: the settings and permissions of {of_topics} are lost"
         yield finding("config.topics-missing", TOPICS, text)
     elif known is not None:
         findings = _topics_without_entry(store, rules, known, configs)
