@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import typer
@@ -47,6 +47,14 @@ class Messages:
         progress = Progress(what, form, lambda: READS.byte_count, unit=unit, total=total, facts=facts, width=width)
         self._progress[:] = [progress]
         return progress
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A question to a person, whose line no progress covers."""
+        with ExitStack() as stack:
+            for progress in self._progress:
+                stack.enter_context(progress.paused())
+            yield
 
     def note(self, text: str) -> None:
         """Something that a person need not know, with `--verbose` only."""

@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
@@ -73,7 +73,7 @@ class Progress:
         self._began, self._hidden_at = clock(), clock()
         self._read_before = self._read_at_report = bytes_read()
         self._samples: deque[tuple[float, int, int]] = deque([(self._began, self._read_before, 0)])
-        self._is_drawn = False
+        self._is_drawn = self._is_paused = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -94,12 +94,23 @@ class Progress:
             self._hidden_at = self._clock()
             self._clear()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep the terminal's line free, for a question that a person reads as long as they like."""
+        self.hide()
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
+            self.hide()
+
     def tick(self) -> None:
         """Show how far it is now, unless it is too early."""
         with self._lock:
             now = self._clock()
             self._sample(now)
-            if now - self._hidden_at < DELAY_S:
+            if self._is_paused or now - self._hidden_at < DELAY_S:
                 return
             if self._form is ProgressForm.JSON:
                 self._write(json.dumps(self._state(now, finished=False)) + "\n")

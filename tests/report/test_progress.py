@@ -54,6 +54,24 @@ def test_a_run_of_less_than_a_second_shows_nothing() -> None:
     assert world.line() == "verify… 1.0 MiB read, 930.9 KiB/s, 1 s"
 
 
+def test_a_question_is_not_covered_however_long_a_person_thinks() -> None:
+    world = World()
+    progress = world.progress()
+    world.go_on(2, MIB)
+    progress.tick()
+    with progress.paused():
+        world.stream.write("How large? ")
+        world.go_on(60)
+        progress.tick()
+        assert world.line() == "How large? "
+    world.go_on(0.5)
+    progress.tick()
+    assert world.line() == "How large? "
+    world.go_on(2, MIB)
+    progress.tick()
+    assert world.line().startswith("verify…")
+
+
 def test_the_rate_is_that_of_the_last_seconds_and_the_rest_follows_from_it() -> None:
     world = World()
     progress = world.progress()

@@ -52,7 +52,8 @@ def plan_with_sizes(
             if not may_ask:
                 raise
             messages.warn(str(error))
-            answer = typer.prompt(_QUESTIONS[error.setting], default=error.default, type=int, err=True)
+            with messages.asking():
+                answer = typer.prompt(_QUESTIONS[error.setting], default=error.default, type=int, err=True)
             if answer > 0:
                 store = survey(store.view, with_settings(store.settings, **{error.setting: answer}))
     raise AssertionError  # each answer settles one size, and there are few

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from rmqtool.store.sizes import LogFileSize
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
+from tests.report.test_progress import Terminal
 from tests.store_state import assert_store_unchanged
 
 DEFAULT = "5.5.0-default-size"
@@ -213,8 +215,17 @@ def test_a_forecast_says_which_sizes_it_assumes(golden_copy: Unpacked) -> None:
 
 
 def test_a_person_is_asked_for_a_size(golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = survey(open_directory(golden_copy(LONE)))
-    monkeypatch.setattr("typer.prompt", lambda *_args, **_named: 700)
+    store, messages, screen = survey(open_directory(golden_copy(LONE))), Messages(), Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    shown: list[str] = []
+
+    def prompt(text: str, **_named: object) -> int:
+        screen.write(text)
+        time.sleep(1.5)  # progress would come back meanwhile
+        shown.append(screen.getvalue())
+        return 700
+
+    monkeypatch.setattr("typer.prompt", prompt)
 
     def plan(found: Store, staging: Path) -> int | None:
         assert staging.is_dir()
@@ -222,8 +233,9 @@ def test_a_person_is_asked_for_a_size(golden_copy: Unpacked, tmp_path: Path, mon
             raise UnknownSizeError("unknown", "index_entry_count", 1)
         return found.settings.index_entry_count
 
-    messages = Messages()
-    assert plan_with_sizes(store, plan, tmp_path, messages, may_ask=True)[1] == 700
+    with messages.progress("recover"):
+        assert plan_with_sizes(store, plan, tmp_path, messages, may_ask=True)[1] == 700
+    assert shown[0].endswith("Entries of an index file (maxIndexNum)")
     shutil.rmtree(tmp_path / "plan-0")
     with pytest.raises(UnknownSizeError):
         plan_with_sizes(store, plan, tmp_path, messages, may_ask=False)
