@@ -12,10 +12,12 @@ from rmqtool.report.text import columns_of
 from tests.conftest import Unpacked
 
 STORE, DAMAGED, TIMER = "5.5.0-crashed", "5.5.0-damage-zero-hole-abort", "broker-5.5.0-timer"
+LONG_NAMES = "broker-5.5.0-mixed-killed"
 COMMANDS = [
     ["info", STORE],
     ["info", DAMAGED],
     ["info", TIMER, "--verbose"],
+    ["info", LONG_NAMES],
     ["dump", STORE, "--limit", "20"],
     ["dump", DAMAGED, "--from-offset", "226000", "--limit", "5", "--body", "text"],
     ["dump", f"{STORE}/consumequeue", "--limit", "5"],
@@ -54,7 +56,7 @@ def shown(command: list[str], width: int, zone: str) -> list[str]:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_screen_fits(command: list[str], golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = {golden(name).parent for name in (STORE, DAMAGED, TIMER)}
+    folders = {golden(name).parent for name in (STORE, DAMAGED, TIMER, LONG_NAMES)}
     monkeypatch.chdir(folders.pop())
     for width in (60, 80, 120, 200):
         lines = shown(command, width, "Asia/Shanghai")

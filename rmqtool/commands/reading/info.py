@@ -208,7 +208,10 @@ def next_step(
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, needs_decision=True)
     if _lacks_queues(summary):
-        reason = "there are messages but no consume queues: consumers get nothing until you rebuild them:"
+        reason = (
+            "there are messages but no consume queues: a start rebuilds them, some versions only for the last files of "
+            "the commit log; rebuild all of them first:"
+        )
         return repair_step(line, "rebuild --queues", reason, tuple(unknown_to_repair(opened, queues=True, index=False)))
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do; the store holds no messages")

@@ -135,8 +135,10 @@ class _Screen:
         shown = ordered[: self._rows_max]
         if not shown:
             return
-        topic_width = min(max(5, *(columns_of(escaped(topic)) for topic in shown)), max(24, self._row_width // 3))
-        room = self._row_width - LABEL - topic_width - 22
+        widest = max(5, *(columns_of(escaped(topic)) for topic in shown))
+        room_beside = self._row_width - LABEL - 22
+        topic_width = min(widest, max(24, self._row_width // 3), max(8, room_beside - len("12: 0-345…")))
+        room = room_beside - topic_width
         offsets = "queue: offsets" if room >= len("queue: offsets") else "offsets"
         titles = f"{'':<{LABEL}}{'topic':<{topic_width}}  {'messages':>10}  {'queues':>6}  {offsets}"
         yield styled(titles, "bold", color=self._colour)
