@@ -57,6 +57,20 @@ def test_every_command_names_what_it_may_not_read_and_who_may(golden_copy: Unpac
         assert f"Run as the files' owner: sudo -u {quote(user_name(path.stat().st_uid))} rmqtool {command}" in text
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives the store to another user")
+@pytest.mark.parametrize("command", REPAIRS)
+def test_a_repair_names_the_user_who_may_write_the_store(golden_copy: Unpacked, command: str) -> None:
+    path = golden_copy(CLEAN)
+    rmqtool(command, path, "--dry-run")  # the other user may not read Python's own modules
+    for each in (path, *path.rglob("*")):
+        os.chown(each, OWNER, OWNER)
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    with other_user(path):
+        ran = rmqtool(command, path, "--yes")
+    assert ran.code == 4
+    assert f"/lock: permission denied. Run as the files' owner: sudo -u '#{OWNER}' rmqtool {command}" in ran.err
+
+
 FOREIGN = (
     ".snapshot/hourly.0/store/commitlog", "backup/2026-11-01/store/commitlog", "lost+found/a/b/c", "@eaDir/x",
     "consumequeue/lost+found/a", "consumequeue/@eaDir/a", "index/.snapshot/a", "config/old/a",

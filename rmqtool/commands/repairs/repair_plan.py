@@ -39,7 +39,7 @@ from rmqtool.commands.repairs.saved_plan import save_plan
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.log_presence import is_log_missing
 from rmqtool.engine.rules.versions import NEWEST
-from rmqtool.errors import RefusedError, UnreadableError
+from rmqtool.errors import RefusedError, UnreadableError, WriteError
 from rmqtool.forecast.options import forecast_options
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.memory import memory_budget
@@ -141,12 +141,16 @@ def opened_for_repair(
     session: Session | None = None
     if not request.only_looks and request.copy is None:
         # Before anything is looked at: what another run does until then is seen, and afterwards it is kept out.
-        session = stack.enter_context(Session(StorePaths(request.store, named or DEFAULT_LOG), makes_file=False))
+        try:
+            session = stack.enter_context(Session(StorePaths(request.store, named or DEFAULT_LOG), makes_file=False))
+        except WriteError as error:
+            if isinstance(error.__cause__, PermissionError):
+                opened = open_store(request.store, options)
+                raise WriteError(f"{error}. {_as_owner(request, opened, options)}") from error
+            raise
     opened = open_store(request.store, options)
     if denied := denied_files(opened.store):
-        line = "rmqtool patch ..." if request.names_a_file else command_line(request.store, options)(request.command)
-        reader = reader_command(opened.store, line)
-        raise UnreadableError(f"{'; '.join(denied[:NAMED_MAX])}. {reader}")
+        raise UnreadableError(f"{'; '.join(denied[:NAMED_MAX])}. {_as_owner(request, opened, options)}")
     request.demand_own_log(opened)
     places = places_of(request, opened.store)
     if session is None:
@@ -178,6 +182,12 @@ def opened_for_repair(
         for warning in filter(None, (foreign_owner(opened.store), doubtful_link(request.store))):
             messages.warn(warning)
     return opened, session
+
+
+def _as_owner(request: RepairRequest, opened: OpenedStore, options: StoreOptions) -> str:
+    """How to run the command as the user who may read and write the store, as a sentence."""
+    line = "rmqtool patch ..." if request.names_a_file else command_line(request.store, options)(request.command)
+    return reader_command(opened.store, line)
 
 
 def places_of(request: RepairRequest, store: Store) -> StorePaths:
