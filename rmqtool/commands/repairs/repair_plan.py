@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import sys
 import tempfile
@@ -213,7 +214,11 @@ def carry_out(run: RepairRun, planner: Planner) -> None:
     places = places_of(request, run.opened.store) if session is None else session.places
     with _staging(session) as staging:
         may_ask = not request.is_agreed and sys.stdin.isatty()
-        planned = _planned(run, planner, places, staging, may_ask=may_ask)
+        try:
+            planned = _planned(run, planner, places, staging, may_ask=may_ask)
+        except WriteError as error:
+            room = "; make room on that disk" if session is not None else "; set TMPDIR to a directory with more room"
+            raise WriteError(f"{error}; the store was not changed{room if _is_full(error) else ''}") from error
         if request.save is not None:
             save_plan(request.save, planned.plan, run.options)
         is_idle = planned.plan.is_empty and request.copy is None
@@ -232,6 +237,11 @@ def carry_out(run: RepairRun, planner: Planner) -> None:
         with run.messages.progress(f"{request.command}: repair"):
             applied = apply_plan(planned.plan, places, session=session)
     raise typer.Exit(_check_applied(planned, applied))
+
+
+def _is_full(error: WriteError) -> bool:
+    """Whether a disk has no room for what was to be written."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def preview(run: RepairRun, planner: Planner) -> dict[str, Any]:

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from rmqtool.commands.repairs import repair_plan
+from rmqtool.errors import WriteError
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.rocksdb_cases import edit
+from tests.store_state import assert_store_unchanged
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "schema" / "plan.json").read_text("utf-8"))
 VERSION = ("--broker-version", "5.5.0")
@@ -111,6 +114,22 @@ def test_a_plan_that_a_full_disk_cuts_is_removed(
     ran = rmqtool("recover", golden("5.5.0-crashed"), "--plan", saved)
     assert (ran.code, ran.err) == (4, f"rmqtool: {saved}: no space left on device\n")
     assert not saved.exists()
+
+
+@pytest.mark.parametrize(("option", "advice"), [("--yes", "make room on that disk"), ("--dry-run", "set TMPDIR")])
+def test_a_disk_that_is_full_while_a_plan_is_made_says_what_became_of_the_store(
+    golden_copy: Unpacked, monkeypatch: pytest.MonkeyPatch, option: str, advice: str
+) -> None:
+    def full(*_: object, **_named: object) -> None:
+        error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise WriteError("index/1: no space left on device") from error
+
+    path = golden_copy("5.5.0-crashed")
+    monkeypatch.setattr(repair_plan, "plan_with_sizes", full)
+    with assert_store_unchanged(path):
+        ran = rmqtool("recover", path, option)
+    assert (ran.code, "no space left on device; the store was not changed" in ran.err) == (4, True)
+    assert advice in ran.err
 
 
 def test_a_file_that_no_plan_could_be_written_to_stays(
