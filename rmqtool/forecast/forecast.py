@@ -234,6 +234,7 @@ def _what_is_left(simulation: Simulation) -> Hashable:
         options.record_crc,
         options.damage_max,
         simulation.whole_topics,
+        simulation.tells_generations,
     )
 
 
@@ -262,6 +263,7 @@ def _losses(
         simulation.entered,
         simulation.whole_topics,
         StoredUnits(simulation.store),
+        tells_generations=simulation.tells_generations,
     )
     scan = ScanOptions(
         options.delays_ms,

@@ -31,7 +31,7 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries
 from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.reading.record import SingleRecord, decode_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.engine.rules.topic_names import is_deletable, is_deleted
 from rmqtool.engine.segments.log import RecordLocation
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
@@ -128,6 +128,8 @@ class LossCounter:
         entered: Mapping[int, PlacedMessages] | None = None,
         whole_topics: frozenset[str] | None = None,
         stored: StoredUnits | None = None,
+        *,
+        tells_generations: bool | None = None,
     ) -> None:
         """`kept` are the log's files after the start, `log_end` where it ends; `clean` need not be counted again.
 
@@ -135,6 +137,7 @@ class LossCounter:
             entered: what the start itself entered of each file, by where it begins.
             whole_topics: all topics that are configured; None where no whole configuration tells.
             stored: the units before the start.
+            tells_generations: whether a queue that began again tells of a deletion; None where `whole_topics` does.
         """
         log_minimum = min((segment.start for segment in kept), default=0)
         self._served = {
@@ -146,6 +149,7 @@ class LossCounter:
         self._index = index
         self._settings = settings
         self._whole_topics, self._stored = whole_topics, stored
+        self._tells_generations = whole_topics is not None if tells_generations is None else tells_generations
         self._unserved: dict[str, _Unserved] = {}
         self._order = _Order()
         self._log_minimum = log_minimum
@@ -193,8 +197,8 @@ class LossCounter:
         """Tell what was removed from what is lost."""
         losses = self.losses
         for topic, unserved in self._unserved.items():
-            may_be_deleted = self._whole_topics is not None and is_deletable(topic)
-            if may_be_deleted and topic not in (self._whole_topics or ()):
+            may_be_deleted = self._tells_generations and is_deletable(topic)
+            if is_deleted(topic, self._whole_topics):
                 removed, lost, lost_bytes = unserved.count, 0, 0  # it has no route, whatever its queues have
             else:
                 order_begin = self._order.begins.get(topic, 0)

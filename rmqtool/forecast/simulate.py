@@ -17,6 +17,7 @@ from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.placed_messages import PlacedMessages
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, queue_entries
 from rmqtool.engine.queues.extension import QueueExtension
+from rmqtool.engine.queues.shown_topics import shown_topics
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles, ReadCache
@@ -60,6 +61,7 @@ class Simulation(Closable):
         entered: what the start enters into the queues that pulls are answered from, by where a log file begins.
         not_simulated: what is left out, as sentences.
         whole_topics: all topics that are configured; None where no whole configuration tells.
+        tells_generations: whether a queue that began again tells of a deletion: a broker wrote a configuration.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Simulation(Closable):
         self._topics_config = self._configs.of(TOPICS)[TOPICS]
         self._topics = topics(self._topics_config)
         self.whole_topics = whole_topics(self._topics_config)
+        self.tells_generations = self.whole_topics is not None or shown_topics(store) is not None
         self.sides = self._queue_sides()
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_FILE_UNITS * UNIT_SIZE, UNIT_SIZE)
         self._batch_file_size = store.batch_file_size or DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE

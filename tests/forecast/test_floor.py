@@ -320,3 +320,23 @@ def put_unit(path: Path, store: Store, queue_id: int, queue_offset: int, unit: b
 def plan_offset(unit: bytes) -> int:
     """Where a unit leads to."""
     return int.from_bytes(unit[:8], "big")
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_name_used_again_is_told_without_topics_json(golden_copy: Unpacked, version: str) -> None:
+    path, options = golden_copy(f"deleted-topic-used-again-{version}"), ("--broker-version", version)
+    before = served(path, version)
+    for file in (path / "config").glob("topics.json*"):
+        file.unlink()
+    assert rmqtool("forecast", path, *options).out.startswith("INCONSISTENT: config/topics.json")
+    verified = json.loads(rmqtool("verify", path, "--format", "json", *options).out)
+    assert verified["summary"]["next_step"]["command"].split()[-1] != "--queues", verified["summary"]
+    assert set(verified["summary"]["findings"]) <= {
+        "checkpoint.zero-time", "config.topics-missing", "consumequeue.filler-readable", "topic.deleted",
+    }  # fmt: skip
+    assert rmqtool("rebuild", path, "--topics", "--yes", *options).code == 0
+    for command in ("verify", "forecast"):
+        assert rmqtool(command, path, *options).code == 0
+    for command in ("recover", "rebuild", "salvage"):
+        assert rmqtool(command, path, "--yes", *options).code == 0
+    assert served(path, version) == before

@@ -131,16 +131,20 @@ def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> Removed
     Args:
         runs: of the whole log, or of a range of it.
     """
-    if context.shown_topics is not None and context.has_all_queues:
-        return _doubtful_messages(context, runs)
-    if context.whole_topics is None or not context.has_all_queues or not runs:
+    if not context.has_all_queues or not runs:
         return RemovedMessages(list(runs))
-    names = {run.topic for run in runs}
-    ends = {name: OFFSETS_END for name in names - context.whole_topics if is_deletable(topic_text(name))}
-    ends |= _starts_again(context, [run for run in runs if run.topic not in ends])
-    told = RemovedMessages(ends=ends)
-    for run in runs:
-        end = ends.get(run.topic, 0)
+    if context.shown_topics is not None:  # a topic with queues is taken for configured
+        told = _doubtful_messages(context, runs)
+    elif context.whole_topics is not None:
+        told = RemovedMessages(list(runs))
+        names = {run.topic for run in runs}
+        told.ends = {name: OFFSETS_END for name in names - context.whole_topics if is_deletable(topic_text(name))}
+    else:
+        return RemovedMessages(list(runs))
+    told.ends |= _starts_again(context, [run for run in told.lacking if run.topic not in told.ends])
+    lacking, told.lacking = told.lacking, []
+    for run in lacking:
+        end = told.ends.get(run.topic, 0)
         is_removed = run.last_physical_offset < end and (end == OFFSETS_END or not _continues(context, run))
         (told.removed if is_removed else told.lacking).append(run)
     return told
