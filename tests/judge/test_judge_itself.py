@@ -136,13 +136,16 @@ def test_only_the_keys_of_whole_overwritten_files_may_be_missing(
 
 
 def test_keys_that_a_start_after_a_kill_leaves_out_are_those_before_a_later_file_of_the_log() -> None:
-    row = {"id": "index.missing-key", "message": "3 keys from physical offset 0 are not in the index, up to offset 900"}
-    records = [0, 400, 900, 1024, 1500]
-    assert is_dropped(row, 1024, 1024, records)
-    assert not is_dropped(row, 1500, 1024, records)
-    assert not is_dropped(row, 0, 1024, records)
-    assert not is_dropped(row | {"message": "up to 1024"}, 1024, 1024, records)
-    assert not is_dropped(row | {"id": "index.wrong-slot"}, 1024, 1024, records)
+    row = {
+        "id": "index.missing-key",
+        "message": "3 keys from physical offset 0 are not there, up to physical offset 900",
+    }
+    assert is_dropped(row, 1024, 1024)
+    assert is_dropped(row, 1500, 1024)  # the first record there has no key
+    assert not is_dropped(row, 1000, 1024)
+    assert not is_dropped(row, 0, 1024)
+    assert not is_dropped(row | {"message": "up to physical offset 1024"}, 1500, 1024)
+    assert not is_dropped(row | {"id": "index.wrong-slot"}, 1024, 1024)
 
 
 @pytest.mark.parametrize("name", ["commitlog.stale-tail", "commitlog.missing-end-blank"])
