@@ -65,6 +65,8 @@ class Judge:
         store = self.open(directory, config, topics)
         report = dict(store.opened)
         if store.serving:
+            if store.has_group:
+                store.wait_committed()
             report["served"] = store.read(**read)
         report |= store.shutdown()
         report["filesAfter"] = changes(store.before, snapshot(directory))
@@ -149,6 +151,11 @@ class OpenStore:
         """Loaded and started."""
         return bool(self.opened["load"]) and self.opened.get("startTrouble", "") is None and not self.over
 
+    @property
+    def has_group(self) -> bool:
+        """Whether the log is one of DLedger."""
+        return bool(self._settings["config"].get("enableDLegerCommitLog") == "true")
+
     def start(self) -> None:
         """Start a store that was loaded only, and wait until the dispatcher has caught up."""
         self.opened.update(self._ask("start"))
@@ -172,6 +179,14 @@ class OpenStore:
     def wait_dispatched(self) -> Answer:
         """Wait until queues and index hold all that was put; `{"dispatched", "offsets"}`."""
         return self._ask("waitDispatched")
+
+    def wait_committed(self) -> Answer:
+        """Wait until the only member of a DLedger group leads and has committed and dispatched its log.
+
+        A start that no checkpoint of the group tells what is committed reads nothing before: it serves what the queues
+        lead to, and a second later all of the log. `{"committed", "dispatched", "offsets"}`.
+        """
+        return self._ask("waitCommitted")
 
     def lead(self) -> None:
         """Take the queues' ends for the next offsets, as a whole broker does once its member of a group leads."""

@@ -67,12 +67,12 @@ def unit_zeroed(store: Path, starts: list[int]) -> None:
 
 SERVED = {
     entry_garbage: ("dledger.bad-entry", 213, 198),
-    message_overwritten: ("dledger.bad-entry", 500, 186),
-    end_lost: ("dledger.missing-entries", 213, 186),
+    message_overwritten: ("dledger.bad-entry", 500, 500),
+    end_lost: ("dledger.missing-entries", 213, 198),
     entry_renumbered: ("dledger.wrong-order", 213, 198),
-    unit_zeroed: ("dledger.wrong-unit", 500, 493),
+    unit_zeroed: ("dledger.wrong-unit", 500, 500),
 }
-"""Damage: what `verify` says, and of 500 messages those that 4.9.7 and 5.3.3 serve after their start."""
+"""Damage: what `verify` says, and of 500 messages those that 4.9.7 and 5.3.3 serve once they lead."""
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -48,8 +48,6 @@ TRUE_OF_UNDAMAGED: dict[str, dict[str, int]] = {
 TRUE_OF_BROKERS: dict[str, dict[str, int]] = {
     "slave": {**ABORT, "commitlog.torn-record": 1},
     "compaction-leftover": {"compaction.leftover-file": 1},
-    # This broker drops the queue units of its last messages at its next start.
-    "broker-5.3.3-dledger": {**ABORT, "dledger.dropped-at-start": 1},
 }
 
 NO_UNITS = {"consumequeue.missing-queue": 6}

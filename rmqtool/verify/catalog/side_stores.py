@@ -152,7 +152,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
                 "4.5.0 to 4.9.8",
                 "a start that meets it in the last three files serves nothing after it, a bad message apart",
             ),
-            (_FROM_5, "a start that meets it in the last three files serves nothing after it"),
+            (
+                _FROM_5,
+                (
+                    "a start that meets it in the last three files serves nothing after it; after a bad message, what "
+                    "follows the last entry that the group's checkpoint has as committed"
+                ),
+            ),
         ),
         _FROM_MEMBER,
     ),
@@ -165,7 +171,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "dledger.dropped-at-start",
         "The broker was killed, and a start that counts the messages of the last DLedger file without the headers of "
-        "their entries takes the log to end before its last messages.",
+        "their entries takes the log to end before messages that the group's checkpoint, some seconds old at most, has "
+        "as committed. It reads later messages again once a leader is elected.",
         (
             (
                 "5.2.0 to 5.4.0",
@@ -212,12 +219,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "dledger.wrong-unit",
         "The index of DLedger has no unit of an entry, or one that does not lead to it.",
-        (
-            (
-                _FROM_4_5,
-                "a start writes the units of the last three files again; 5.3.3 does not serve all messages there",
-            ),
-        ),
+        ((_FROM_4_5, "a start writes the units of the last three files again"),),
         _FROM_MEMBER,
     ),
     warning(

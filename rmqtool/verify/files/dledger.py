@@ -109,8 +109,8 @@ class _Check:
         self._next_index: int | None = None
         self._term = 0
         self._last: Segment | None = None
-        self._places, self._record_bytes = array("q"), 0
-        """Of the messages of the last file that has any."""
+        self._places, self._numbers, self._record_bytes = array("q"), array("q"), 0
+        """Physical offsets and entries of the messages of the last file that has any, and their bytes."""
 
     def findings(self) -> Iterator[Finding]:
         for segment in self._log.data:
@@ -133,9 +133,10 @@ class _Check:
             return
         values = entry.values
         if segment is not self._last:
-            self._last, self._places, self._record_bytes = segment, array("q"), 0
+            self._last, self._places, self._numbers, self._record_bytes = segment, array("q"), array("q"), 0
         if entry.record is not None:
             self._places.append(entry.record.physical_offset)
+            self._numbers.append(values["index"])
             self._record_bytes += entry.record.size
         if not entry.is_right:
             text = "the message is not a good record, or the entry is not where it says"
@@ -154,13 +155,21 @@ class _Check:
             )  # fmt: skip
 
     def dropped_at_start(self) -> Iterator[Finding]:
-        """Messages behind where a start takes the log to end that counts no headers (`dledgerRecoverAbnormally`)."""
+        """Messages behind where a start takes the log to end that counts no headers (`dledgerRecoverAbnormally`).
+
+        Those after the last entry that the group's checkpoint has as committed are dispatched again after an election.
+        """
         if self._last is None or self._last.path not in {file.path for file in self._log.store.commitlog}:
             return
         end = self._last.start + self._record_bytes
-        count = sum(place >= end for place in self._places)
+        committed = -1 if self._log.committed_index is None else self._log.committed_index
+        messages = zip(self._places, self._numbers, strict=True)
+        count = sum(place >= end and number <= committed for place, number in messages)
         if count and self._queue_end() >= end:
-            text = f"a start takes the log to end at {end}, and drops the queue units of the last {count} messages"
+            text = (
+                f"a start takes the log to end at {end}, and drops the queue units of {count} messages from there to "
+                f"entry {committed}, the last one that the group is known to have committed"
+            )
             checkpoint = readable_checkpoint(self._log.store)
             known = checkpoint.consumequeue_physical_offset if checkpoint is not None else 0
             if self._rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT and known < end:

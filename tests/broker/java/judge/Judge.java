@@ -42,6 +42,8 @@ public final class Judge {
                 return session.putRate(request);
             case "waitDispatched":
                 return session.waitDispatched();
+            case "waitCommitted":
+                return session.waitCommitted();
             case "stopDispatch":
                 return session.stopDispatch();
             case "lead":

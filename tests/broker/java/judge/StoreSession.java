@@ -17,6 +17,7 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 final class StoreSession {
     private static final long DISPATCH_TIMEOUT_MS = 20_000;
     private static final int QUIET_LOOKS = 3;
+    private static final long ELECTION_TIMEOUT_MS = 15_000;
     private static final long SHUTDOWN_TIMEOUT_MS = 30_000;
 
     final DefaultMessageStore store;
@@ -137,6 +138,27 @@ final class StoreSession {
         return answer;
     }
 
+    /**
+     * Waits until the only member of a DLedger group has elected itself and knows its whole log to be committed: before
+     * that it dispatches nothing of what it does not know to be committed, and may read less than it has.
+     */
+    JsonObject waitCommitted() throws Exception {
+        Object server = Reflect.call(store.getCommitLog(), "getdLedgerServer");
+        Object member = Reflect.call(server, "getMemberState");
+        Object entries = Reflect.call(server, "getDLedgerStore");
+        long deadline = System.currentTimeMillis() + ELECTION_TIMEOUT_MS;
+        boolean committed = false;
+        while (!committed && System.currentTimeMillis() < deadline) {
+            Thread.sleep(5);
+            long last = ((Number) Reflect.call(entries, "getLedgerEndIndex")).longValue();
+            committed = (Boolean) Reflect.call(member, "isLeader")
+                && ((Number) Reflect.call(entries, "getCommittedIndex")).longValue() >= last;
+        }
+        JsonObject answer = waitDispatched();
+        answer.addProperty("committed", committed);
+        return answer;
+    }
+
     /** Whether what was dispatched is in RocksDB: from 5.4.0 on a thread of its own writes the queues there. */
     private boolean isCommitted() throws Exception {
         Object queues = Reflect.has(store, "getQueueStore", 0) ? Reflect.call(store, "getQueueStore") : null;
@@ -151,13 +173,13 @@ final class StoreSession {
         return waiting.isEmpty() && ((Collection<?>) Reflect.field(service, "requests")).isEmpty();
     }
 
-    /** From here on nothing that is put reaches a queue or the index: the state of a broker killed before dispatch. */
     /** What a broker does once its member of a DLedger group leads (DLedgerRoleChangeHandler). */
     JsonObject lead() throws Exception {
         Reflect.call(store, "recoverTopicQueueTable");
         return new JsonObject();
     }
 
+    /** From here on nothing that is put reaches a queue or the index: the state of a broker killed before dispatch. */
     JsonObject stopDispatch() throws Exception {
         JsonObject answer = waitDispatched();
         Reflect.call(Reflect.field(store, "reputMessageService"), "shutdown");
