@@ -17,7 +17,7 @@ from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError
 from rmqtool.repair.machine.disk import within_range
 from rmqtool.repair.machine.plan import OWN_DIRECTORY
 from rmqtool.repair.machine.store_paths import StorePaths
-from rmqtool.store.file_kinds import FENCE_NAME
+from rmqtool.store.file_kinds import FENCE_NAME, is_broker_directory
 from rmqtool.store.list_files import list_files
 from rmqtool.store.probe_lock import LOCK_NAME
 from rmqtool.store.source import reason
@@ -42,8 +42,10 @@ def file_states(places: StorePaths) -> dict[str, FileState]:
     view = DirectoryView(places.root)
     listing = list_files(view)
     paths = {entry.path for entry in listing.entries}
-    for directory in places.outer_logs:
-        paths |= {entry.path for entry in view.list(str(directory)) if not entry.is_directory}
+    for directory in places.log_directories:
+        is_listed = is_broker_directory(directory) or view.stat(directory) is None
+        if directory.startswith("/") or not is_listed:
+            paths |= {entry.path for entry in view.list(directory) if not entry.is_directory}
     states: dict[str, FileState] = {}
     for path in sorted(paths):
         if path == LOCK_NAME or path.startswith(f"{OWN_DIRECTORY}/") or path.rpartition("/")[2] == FENCE_NAME:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError, UnsupportedError, UsageError, WriteError
 from rmqtool.repair.machine.apply import carry_out, demand_settled, demand_unchanged
@@ -134,6 +134,10 @@ def _copy(
     }
     for outer in places.outer_logs:
         directories[DEFAULT_LOG[0]] = outer
+    inner = (PurePosixPath(named) for named in places.log_directories if not named.startswith("/"))
+    for folder in {str(folder) for log in inner for folder in (log, *log.parents) if folder.name}:
+        if (places.root / folder).is_dir():
+            directories[folder] = places.root / folder
     for path, source in sorted(directories.items()):
         disk.make_directory(copy.top / path, _metadata(source))
     for path in copy.log_directories:

@@ -12,6 +12,7 @@ from rmqtool.errors import RefusedError, RmqtoolError, UsageError
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
 from rmqtool.repair.machine.fence import is_fenced
+from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.output import apply_to_copy
 from rmqtool.repair.machine.store_paths import StorePaths
 from tests.repair.small_stores import (
@@ -49,6 +50,20 @@ def test_the_copy_is_what_a_repair_in_place_makes(places: StorePaths, tmp_path: 
     for path in comparable(copy.root):
         found = copy.root / path
         assert not found.is_file() or found.stat().st_nlink == 1
+
+
+def test_a_log_that_lies_in_the_store_under_other_names_is_copied(places: StorePaths, tmp_path: Path) -> None:
+    for number, file in enumerate(sorted((places.root / "commitlog").iterdir())):
+        (places.root / f"log/{number % 2}").mkdir(parents=True, exist_ok=True)
+        file.rename(places.root / f"log/{number % 2}" / file.name)
+    (places.root / "commitlog").rmdir()
+    named = StorePaths(places.root, ("log/0", "log/1"))
+    before = comparable(named.root)
+    copy = apply_to_copy(plan_of(named, []), named, tmp_path / "copy")
+    assert comparable(copy.root) == before
+    fingerprint_before = fingerprint(named)
+    os.utime(next((named.root / "log/0").iterdir()))
+    assert fingerprint(named) != fingerprint_before
 
 
 def test_holes_stay_holes_and_an_empty_plan_is_a_plain_copy(places: StorePaths, tmp_path: Path) -> None:
