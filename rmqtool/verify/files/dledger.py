@@ -18,6 +18,7 @@ from rmqtool.engine.rules.algorithms import DispatchedEnd
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import dledger
+from rmqtool.formats.system_flag import takes_queue_entry
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.directory import Segment, Store
@@ -135,8 +136,9 @@ class _Check:
         if segment is not self._last:
             self._last, self._places, self._numbers, self._record_bytes = segment, array("q"), array("q"), 0
         if entry.record is not None:
-            self._places.append(entry.record.physical_offset)
-            self._numbers.append(values["index"])
+            if takes_queue_entry(entry.record.sys_flag):
+                self._places.append(entry.record.physical_offset)
+                self._numbers.append(values["index"])
             self._record_bytes += entry.record.size
         if not entry.is_right:
             text = "the message is not a good record, or the entry is not where it says"

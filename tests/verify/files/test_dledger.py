@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.formats.commitlog import SYS_FLAG_AT
+from rmqtool.formats.system_flag import TRANSACTION_PREPARED
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding
@@ -47,6 +49,16 @@ def test_only_what_the_group_knows_as_committed_is_dropped(golden_copy: Unpacked
     path = golden_copy(GOLDEN[1])
     (path / "dledger-n0" / "checkpoint").write_text(f"committedIndex={committed}\nendIndex={committed}\n")
     assert [finding.count for finding in checked(path)[1] if finding.id == DROPPED] == [dropped] * (dropped > 0)
+
+
+def test_what_no_queue_gets_is_not_dropped(golden_copy: Unpacked) -> None:
+    path = golden_copy(GOLDEN[1])
+    (path / "dledger-n0" / "checkpoint").write_text("committedIndex=499\nendIndex=499\n")
+    with (path / LAST).open("r+b") as log:
+        content = log.read()
+        log.seek(content.rindex(b"\xda\xa3\x20\xa7") - 4 + SYS_FLAG_AT)
+        log.write(TRANSACTION_PREPARED.to_bytes(4, "big"))
+    assert [finding.count for finding in checked(path)[1] if finding.id == DROPPED] == [6]
 
 
 @pytest.mark.parametrize("name", GOLDEN)
