@@ -218,6 +218,7 @@ class OpenStore:
         times: int = 3,
         *,
         brief: bool = False,
+        contents: bool = False,
         queues: Iterable[tuple[str, int]] = (),
     ) -> Answer:
         """Everything the store serves.
@@ -227,10 +228,11 @@ class OpenStore:
         key, [physical offsets], further], for all keys in the log and those given as (topic, key) or (topic, key,
         type). `times`: at how many store timestamps of each queue the offset by time is asked for.
         A queue that a question threw on has an `error` alone. `brief`: without edges, pulls, times and keys.
+        `contents`: each queue's messages as a client decodes them too: [queue offset, fields].
         `queues`: (topic, queue id) of more queues than the store lists and the walk over the log leads to.
         """
         named = {"keys": [list(key) for key in keys], "queues": [list(name) for name in queues]}
-        return self._noted(self._ask("read", 300, times=times, brief=brief, **named))
+        return self._noted(self._ask("read", 300, times=times, brief=brief, contents=contents, **named))
 
     def get(
         self, topic: str, queue_id: int, queue_offsets: Iterable[int], *, count: int = 32, tags: str | None = None

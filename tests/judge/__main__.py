@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.judge.bases import ANY, FILE, ROCKSDB, ROCKSDB_SINCE, VERSIONS, numbers_of
-from tests.judge.dledger import run_group_case
 from tests.judge.kept import kept_base, parts_of
 from tests.judge.lives.plan import plan_of
 from tests.judge.lives.run import run_life, run_some_lives
@@ -91,16 +90,10 @@ def _groups(options: argparse.Namespace, scratch: Path) -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     worker, groups = Worker(scratch, options.keep), Counter[str]()
     for number in range(options.first, options.first + options.dledger):
-        case = run_group_case(options.seed, number, worker.judge_of, scratch)
-        groups.update({row.signature for row in case.disagreements})
-        if case.disagreements:
-            _show(
-                {
-                    "name": case.name,
-                    "faults": [case.version, *case.faults],
-                    "disagreements": map(asdict, case.disagreements),
-                }
-            )
+        outcome = worker.group_case(options.seed, number)
+        groups.update({row.signature for row in outcome.disagreements})
+        if outcome.disagreements:
+            _show(asdict(outcome))
     worker.close()
     sys.stdout.write(f"-- {options.dledger} cases, {groups.total()} disagreements\n")
     return int(bool(groups))

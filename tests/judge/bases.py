@@ -264,7 +264,7 @@ def write_base(plan: Plan, judge: Judge, folder: Path) -> Base:
     _convert(plan, judge, path)
     # What a batch queue is stands there only; and old brokers set ends in RocksDB back for configured topics.
     if draw.random() < 0.5 or "inner" in plan.features or plan.has_database:
-        _write_config(plan, path)
+        write_config(plan, path)
     for left in folder.glob("run-*"):
         if left != path:
             shutil.rmtree(left, ignore_errors=True)
@@ -346,7 +346,7 @@ def _put(store: OpenStore, messages: list[dict[str, Any]], *, dispatched: bool) 
         time.sleep(0.002)
 
 
-def _write_config(plan: Plan, path: Path) -> None:
+def write_config(plan: Plan, path: Path) -> None:
     """The files that a whole broker keeps beside its store, as far as a store alone does not write them."""
     config = path / "config"
     config.mkdir(exist_ok=True)

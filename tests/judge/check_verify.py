@@ -76,14 +76,15 @@ def check_verify(case: Case) -> None:
             continue  # nothing says that there was anything
         if fault.name == "index.file missing" and names & {"log.file alone", "log.file first missing"}:
             continue  # it may have held keys of expired records only
-        if fault.silent or any(_names(row, fault.area, fault.file) for row in findings):
+        if fault.silent or any(names_file(row, fault.area, fault.file) for row in findings):
             continue
-        if not _says_nothing(case, fault):
+        if not says_nothing_of(case, fault):
             ids = sorted({row["id"] for row in findings})
             case.differs(f"C not found: {fault.name}", f"{fault}; findings: {ids}")
 
 
-def _says_nothing(case: Case, fault: Fault) -> bool:
+def says_nothing_of(case: Case, fault: Fault) -> bool:
+    """Whether no record that is intact tells of what the fault changed in a file of queues or index."""
     base, sizes = case.base, case.truth.sizes
     if fault.area == ROCKSDB:
         (folder, *_) = fault.file.split("/")
@@ -156,7 +157,7 @@ def _findings(case: Case) -> list[dict[str, Any]] | None:
     return findings
 
 
-def _names(row: dict[str, Any], area: str, file: str) -> bool:
+def names_file(row: dict[str, Any], area: str, file: str) -> bool:
     """Whether a finding is about a file, its directory, what lies in it, or any file of the same kind.
 
     What lies behind a log that ends too early is named in the files that point there.

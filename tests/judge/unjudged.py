@@ -30,7 +30,7 @@ def judged_ranges(target: Target) -> dict[int, list[tuple[int, int]]]:
     for at, length in target.truth.sizes.items():
         start, position = at - at % size, at % size
         record = content[start][0][position : position + length]
-        for low, high in _judged(record, has_crc="crc" in target.base.plan.features):
+        for low, high in judged_ranges_of(record, has_crc="crc" in target.base.plan.features):
             ranges.setdefault(start, []).append((position + low, position + high))
     for end in _blanks(target.truth):
         ranges.setdefault(end - end % size, []).append((end % size, end % size + BLANK_HEADER))
@@ -283,7 +283,8 @@ def _without_negative_lengths(target: Target, start: int, undamaged: bytes, log:
     return bytes(content)
 
 
-def _judged(record: bytes, *, has_crc: bool) -> list[tuple[int, int]]:
+def judged_ranges_of(record: bytes, *, has_crc: bool) -> list[tuple[int, int]]:
+    """The ranges of a record's bytes that somebody looks at."""
     if has_crc:
         name = len(record) - RECORD_CRC_SIZE
         digits = name + len(RECORD_CRC)

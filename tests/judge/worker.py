@@ -12,12 +12,14 @@ from pathlib import Path
 
 from rmqtool.store import probe_lock
 from tests.broker.broker import Judge, JudgeError
+from tests.broker.files import copy_store
 from tests.judge.bases import FILE, VERSIONS, Base, plan_of, write_base
 from tests.judge.case import Case, Disagreement, make_case
 from tests.judge.check_append import check_append
 from tests.judge.check_forecast import check_forecast
 from tests.judge.check_repair import check_repair
 from tests.judge.check_verify import check_verify
+from tests.judge.groups.run import run_group_case
 from tests.judge.kept import keep
 
 SMALL_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+SuppressFatalErrorMessage", "-XX:MaxDirectMemorySize=1g")
@@ -105,6 +107,22 @@ class Worker:
             )
         shutil.rmtree(folder, ignore_errors=True)
         return outcome
+
+    def group_case(self, seed: int, number: int) -> Outcome:
+        """Run a case of DLedger; one that breaks off is a disagreement of the judge with itself."""
+        began, name = time.time(), f"dledger-{seed}-{number}"
+        folder = self.folder / name
+        folder.mkdir()
+        try:
+            case = run_group_case(seed, number, self.judge_of, folder)
+            if case.disagreements and self.keep_in is not None:
+                copy_store(folder, self.keep_in / name)
+            return Outcome(name, case.summary, time.time() - began, case.disagreements)
+        except Exception:  # noqa: BLE001 - the judge's own fault, which shall not end the run
+            text = traceback.format_exc()
+            return Outcome(name, [], time.time() - began, [Disagreement(f"J {text.splitlines()[-1][:100]}", text)])
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # a broker that was left alone may still write there
 
     def _keep(self, case: Case) -> None:
         fresh = [row for row in case.disagreements if self.kept.get(row.signature, 0) < KEPT_A_SIGNATURE]

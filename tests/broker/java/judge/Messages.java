@@ -3,6 +3,7 @@ package judge;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
@@ -135,6 +136,37 @@ final class Messages {
         String stored = MessageDecoder.messageProperties2String(message.getProperties());
         message.getProperties().put(MessageConst.PROPERTY_WAIT_STORE_MSG_OK, wait);
         return stored;
+    }
+
+    /** A stored message as a client decodes it; null where it decodes none. */
+    static JsonObject decoded(ByteBuffer stored) throws Exception {
+        MessageExt message = MessageDecoder.decode(stored, true, false);
+        if (message == null) {
+            return null;
+        }
+        JsonObject fields = new JsonObject();
+        fields.addProperty("messageId", message.getMsgId());
+        fields.addProperty("physicalOffset", message.getCommitLogOffset());
+        fields.addProperty("topic", message.getTopic());
+        fields.addProperty("queueId", message.getQueueId());
+        fields.addProperty("queueOffset", message.getQueueOffset());
+        fields.addProperty("flag", message.getFlag());
+        fields.addProperty("sysFlag", message.getSysFlag());
+        fields.addProperty("bornTimestamp", message.getBornTimestamp());
+        fields.addProperty("bornHost", String.valueOf(message.getBornHost()));
+        fields.addProperty("storeTimestamp", message.getStoreTimestamp());
+        fields.addProperty("storeHost", String.valueOf(message.getStoreHost()));
+        fields.addProperty("reconsumeTimes", message.getReconsumeTimes());
+        fields.addProperty("preparedTransactionOffset", message.getPreparedTransactionOffset());
+        fields.addProperty("bodyCrc", message.getBodyCRC());
+        byte[] body = message.getBody();
+        fields.addProperty("body", body == null ? null : Base64.getEncoder().encodeToString(body));
+        JsonObject properties = new JsonObject();
+        if (message.getProperties() != null) {
+            message.getProperties().forEach(properties::addProperty);
+        }
+        fields.add("properties", properties);
+        return fields;
     }
 
     private static JsonObject answer(PutMessageResult result, MessageExt message) throws Exception {

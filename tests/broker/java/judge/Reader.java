@@ -53,9 +53,14 @@ final class Reader {
         }
         long times = Json.number(request, "times", 3);
         boolean brief = Json.flag(request, "brief", false);
+        boolean contents = Json.flag(request, "contents", false);
         for (Map.Entry<String, Queue> entry : wanted.entrySet()) {
             try {
-                queues.add(queue(entry.getValue(), known.contains(entry.getKey()), walk.records, times, brief));
+                JsonObject row = queue(entry.getValue(), known.contains(entry.getKey()), walk.records, times, brief);
+                if (contents) {
+                    row.add("contents", contents(entry.getValue(), row.getAsJsonArray("messages")));
+                }
+                queues.add(row);
             } catch (RuntimeException e) {
                 JsonObject failed = entry.getValue().named();
                 failed.addProperty("error", StoreSession.describe(e));
@@ -111,6 +116,23 @@ final class Reader {
         }
         pulls.add(row(queue, at, PULL, null));
         return pulls;
+    }
+
+    /** [queue offset, the message as consumers decode it, or null] of each row that has one. */
+    private JsonArray contents(Queue queue, JsonArray rows) throws Exception {
+        JsonArray contents = new JsonArray();
+        for (JsonElement element : rows) {
+            long at = element.getAsJsonArray().get(0).getAsLong();
+            GetMessageResult result = store.getMessage(GROUP, queue.topic, queue.queueId, at, 1, null);
+            try {
+                for (SelectMappedBufferResult message : result.getMessageMapedList()) {
+                    contents.add(Json.row(at, Messages.decoded(message.getByteBuffer())));
+                }
+            } finally {
+                result.release();
+            }
+        }
+        return contents;
     }
 
     /** Row by row; of more offsets in a row without a unit of their own than GAP_MAX, only those before max. */
