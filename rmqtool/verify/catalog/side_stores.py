@@ -183,7 +183,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ),
             (
                 "5.5.0 and later",
-                "does the same where the queue offset in the checkpoint, a minute old at most, is before that end",
+                "does the same where the queue offset in the checkpoint, a minute old at most, is not before that end",
             ),
         ),
         "rebuild before the start: it removes `abort`, and a start after a clean stop drops none",

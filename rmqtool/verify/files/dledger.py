@@ -108,6 +108,7 @@ class _Check:
         self._log, self._rules, self._stack = log, rules, stack
         self._opened: dict[str, ByteSource] = {}
         self._next_index: int | None = None
+        self._has_data = False
         self._term = 0
         self._last: Segment | None = None
         self._places, self._numbers, self._record_bytes = array("q"), array("q"), 0
@@ -120,11 +121,12 @@ class _Check:
                     for entry in read_entries(source, segment.start, self._rules):
                         yield from self._entry(segment, entry)
             except UnreadableError as error:
-                self._next_index = None
+                self._next_index, self._has_data = None, True
                 yield finding("store.unreadable", segment.path, str(error))
         yield from self._after_end()
 
     def _entry(self, segment: Segment, entry: LogEntry | BadRange) -> Iterator[Finding]:
+        self._has_data = True
         place = {"file_position": entry.file_position, "physical_offset": segment.start + entry.file_position}
         if isinstance(entry, BadRange):
             if segment is not self._log.data[-1]:
@@ -167,16 +169,19 @@ class _Check:
         committed = -1 if self._log.committed_index is None else self._log.committed_index
         messages = zip(self._places, self._numbers, strict=True)
         count = sum(place >= end and number <= committed for place, number in messages)
-        if count and self._queue_end() >= end:
+        if count and self._dispatched_end() >= end:
             text = (
                 f"a start takes the log to end at {end}, and drops the queue units of {count} messages from there to "
                 f"entry {committed}, the last one that the group is known to have committed"
             )
-            checkpoint = readable_checkpoint(self._log.store)
-            known = checkpoint.consumequeue_physical_offset if checkpoint is not None else 0
-            if self._rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT and known < end:
-                text += f"; brokers that go by the checkpoint's queue offset, {known}, do not"
             yield finding("dledger.dropped-at-start", self._last.path, text, physical_offset=end, count=count)
+
+    def _dispatched_end(self) -> int:
+        """Up to where a start takes the log as dispatched; it drops nothing where that comes before its end."""
+        if self._rules.dispatched_end is DispatchedEnd.QUEUES:
+            return self._queue_end()
+        checkpoint = readable_checkpoint(self._log.store)
+        return checkpoint.consumequeue_physical_offset if checkpoint is not None else 0
 
     def _queue_end(self) -> int:
         """Where the last record that a queue leads to ends."""
@@ -202,15 +207,16 @@ class _Check:
         return None, f"{self._log.directory}/index", 0
 
     def _after_end(self) -> Iterator[Finding]:
-        """What the index or the group knows of entries after the last one."""
-        if self._next_index is None:
+        """What the index or the group knows of entries after the last one; a log of zeros has none."""
+        if self._next_index is None and self._has_data:
             return
         last, path = -1, f"{self._log.directory}/data"
         for segment in self._log.index[-1:]:
             with closing(self._log.store.view.open(segment.path)) as source:
                 last = max((values["index"] for _, values in read_units(source)), default=-1)
         known = max(last, -1 if self._log.committed_index is None else self._log.committed_index)
-        if known >= self._next_index:
-            count = known - self._next_index + 1
-            text = f"the log ends before entry {self._next_index}; index or checkpoint of the group know entry {known}"
+        end = self._next_index or 0
+        if self._log.data and known >= end:
+            count = known - end + 1
+            text = f"the log ends before entry {end}; index or checkpoint of the group know entry {known}"
             yield finding("dledger.missing-entries", path, text, count=count)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.formats.checkpoint import CHECKPOINT
 from rmqtool.formats.commitlog import SYS_FLAG_AT
 from rmqtool.formats.system_flag import TRANSACTION_PREPARED
 from rmqtool.store.directory import survey
@@ -49,6 +50,29 @@ def test_only_what_the_group_knows_as_committed_is_dropped(golden_copy: Unpacked
     path = golden_copy(GOLDEN[1])
     (path / "dledger-n0" / "checkpoint").write_text(f"committedIndex={committed}\nendIndex={committed}\n")
     assert [finding.count for finding in checked(path)[1] if finding.id == DROPPED] == [dropped] * (dropped > 0)
+
+
+@pytest.mark.parametrize(("version", "known", "dropped"), [("5.5.0", 0, 0), ("5.5.0", 1 << 40, 7), ("5.4.0", 0, 7)])
+def test_newer_brokers_drop_as_far_as_the_checkpoint_has_the_queues(
+    golden_copy: Unpacked, version: str, known: int, dropped: int
+) -> None:
+    path = golden_copy(GOLDEN[1])
+    (path / "dledger-n0" / "checkpoint").write_text("committedIndex=499\nendIndex=499\n")
+    with (path / "checkpoint").open("r+b") as file:
+        file.seek(CHECKPOINT.position("consumequeue_physical_offset"))
+        file.write(known.to_bytes(8, "big"))
+    findings: list[Finding] = []
+    verify_store(survey(open_directory(path)), rules_for(version), None, findings.append)
+    assert sum(finding.count for finding in findings if finding.id == DROPPED) == dropped
+
+
+def test_a_log_of_zeros_lacks_what_its_index_has(golden_copy: Unpacked) -> None:
+    path = golden_copy(GOLDEN[0])
+    (path / LAST).unlink()
+    with (path / DATA).open("r+b") as log:
+        log.truncate(0)
+        log.truncate(262144)
+    assert [(finding.id, finding.count) for finding in verified(path)] == [("dledger.missing-entries", 500)]
 
 
 def test_what_no_queue_gets_is_not_dropped(golden_copy: Unpacked) -> None:
