@@ -12,6 +12,7 @@ from rmqtool.forecast.load import LoadFailure
 from rmqtool.store.config.config_json import TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Store
+from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
@@ -61,8 +62,9 @@ def _load(store: Store, listed: StoreView, rules: BrokerRules, configs: StoreCon
         UnreadableError: a directory may not be listed.
     """
     with Overlay(listed) as overlay:
-        if store.commitlog_file_size and is_log_file_size_known(store):
-            load.load_files(overlay, log_directories(store), store.commitlog_file_size, rules)
+        log = with_dledger_log(store) if rules.dledger else store  # files of both have one size
+        if store.commitlog_file_size and is_log_file_size_known(log):
+            load.load_files(overlay, log_directories(store), log.commitlog_file_size, rules)
         load.demand_queue_database(store, rules)
         batch = load.configured_batch_topics(configs.of(TOPICS)[TOPICS], store)
         if store.consumequeue_file_size or store.batch_file_size:

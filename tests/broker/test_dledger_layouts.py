@@ -152,6 +152,7 @@ SHAPES: dict[str, tuple[Callable[[Path], object], str]] = {
     "last data file empty": (lambda store: os.truncate(files_of(store, "data")[-1], 0), "will-not-start"),
     "data file between others gone": (lambda store: files_of(store, "data")[1].unlink(), "will-not-start"),
     "index cut": (lambda store: os.truncate(files_of(store, "index")[0], 160_000), "will-not-start"),
+    "plain file cut": (lambda store: os.truncate(max((store / "commitlog").iterdir()), 1), "will-not-start"),
     "another file": (lambda store: (store / "dledger-n0/data/notes.txt").write_text("x"), "will-not-start"),
     "first data file gone": (lambda store: files_of(store, "data")[0].unlink(), "damaged"),
     "last data file gone": (lambda store: files_of(store, "data")[-1].unlink(), "damaged"),
