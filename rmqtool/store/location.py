@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -101,7 +101,7 @@ def survey_store(
     if path is None:
         return _survey_elsewhere(place, commitlog, index_slots, conf, sizes)
     settings = with_settings(
-        conf.settings() if conf is not None else Settings(),
+        _settings_of(conf, path),
         **_said_sizes(sizes),
         commitlog_directories=tuple(relative_to_store(named, path) for named in commitlog) if commitlog else None,
         index_slot_count=index_slots,
@@ -116,6 +116,16 @@ def survey_store(
         if neighbour is None:
             raise
         raise NotAStoreError(f"{path}: not a RocketMQ store, but {neighbour} is one") from error
+
+
+def _settings_of(conf: BrokerConf | None, root: Path) -> Settings:
+    """What a properties file says; of directories in the store it may say so without naming the store's root."""
+    settings = conf.settings() if conf is not None else Settings()
+    plain, of_dledger = (
+        tuple(relative_to_store(Path(named), root) if named.startswith("/") else named for named in directories)
+        for directories in (settings.commitlog_directories, settings.dledger_directories)
+    )
+    return replace(settings, commitlog_directories=plain, dledger_directories=of_dledger)
 
 
 def relative_to_store(directory: Path, root: Path) -> str:

@@ -187,7 +187,7 @@ def intact_of(target: GroupTarget) -> set[int]:
 
 
 def is_expired(target: GroupTarget) -> bool:
-    """Whether the files of entries are as if the first ones had expired."""
-    before = [file.name for file in data_files(target.base.path, target.directories)]
-    now = [file.name for file in target.data]
+    """Whether the files of the log are as if the first ones had expired."""
+    directories = (PLAIN, *target.directories)
+    before, now = ([file.name for file in data_files(path, directories)] for path in (target.base.path, target.path))
     return bool(now) and len(now) < len(before) and before[-len(now) :] == now

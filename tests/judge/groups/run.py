@@ -85,7 +85,8 @@ def _damage(target: GroupTarget) -> list[Fault]:
 
 def _seen(fault: Fault, target: GroupTarget, before: list[bytes | None]) -> Fault:
     """The fault, silent where the bytes of the log that somebody looks at are as before, or as if files had expired."""
+    if fault.name == "gone":
+        return replace(fault, silent=is_expired(target))
     if fault.area != DLEDGER or fault.name in ("cut", "longer", "checkpoint"):
         return fault
-    is_silent = is_expired(target) if fault.name == "gone" else judged_bytes(target) == before
-    return replace(fault, silent=fault.silent or is_silent)
+    return replace(fault, silent=fault.silent or judged_bytes(target) == before)
