@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import golden_stores
-from tests.commands.transcripts import Ran, rmqtool
+from tests.commands.transcripts import Ran, json_answer, rmqtool
 from tests.conftest import Unpacked
 from tests.repair.dledger_stores import as_dledger
 from tests.store_state import store_state
@@ -121,3 +121,28 @@ def test_the_timer_is_built_again_where_it_leads_to_the_old_log(golden_copy: Unp
     ran = converted(path, tmp_path / "plain")
     assert (ran.code, "timers that wait: 41" in " ".join(ran.out.split())) == (0, True), ran.err
     assert rmqtool("verify", tmp_path / "plain").code == 0
+
+
+def test_no_message_moves_up_for_one_whose_topic_is_wrong(golden_copy: Unpacked, tmp_path: Path) -> None:
+    path = golden_copy(GOLDEN[1])
+    data = path / "dledger-n0/data/00000000000000000000"
+    (record, *_) = [row for row in rows(data) if (row.get("topic"), row.get("queue_offset")) == ("orders", 7)]
+    content = data.read_bytes()
+    at = content.index(b"orders", int(str(record["physical_offset"])))
+    data.write_bytes(content[:at] + b"\x7f" + content[at + 1 :])
+    floor = json_answer("convert", path, "--from-dledger", "--output", tmp_path / "plain", "--dry-run")[1]["floor"]
+    assert (floor["taken_away"], floor["moved"]) == (0, 0)
+    assert converted(path, tmp_path / "plain").code == 3  # the record is as wrong as before
+
+
+def test_topics_with_queues_are_there_though_the_configuration_is_lost(golden_copy: Unpacked, tmp_path: Path) -> None:
+    path, output = golden_copy(GOLDEN[1]), tmp_path / "plain"
+    for file in (path / "config").glob("topics.json*"):
+        file.write_text("{")
+    (path / "dledger-n0/data/00000000000000000000").unlink()
+    expired = path / "consumequeue/old/0/00000000000000000000"
+    expired.parent.mkdir(parents=True)
+    expired.write_bytes((48).to_bytes(8, "big") + (500).to_bytes(4, "big") + bytes(19988))
+    ran = converted(path, output)
+    assert {queue.name for queue in (output / "consumequeue").iterdir()} == {"old", "orders", "payments", "audit-log"}
+    assert "topic.may-be-deleted" not in ran.out

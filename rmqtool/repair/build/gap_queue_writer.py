@@ -314,7 +314,9 @@ class GapPreservingQueueWriter(QueueWriter):
         own = self._kept.of_own_records(self._directory, (begin, end))
         if own is not None:
             return own
-        return self._kept.of_light_queue(self._directory, (begin, end), (self._last_place, physical_offset))
+        gap = self._directory, (begin, end), (self._last_place, physical_offset)
+        light = self._kept.of_light_queue(*gap)
+        return light if light is not None else self._kept.of_wrong_headers(*gap)
 
     def _write(self, stream_position: int, units: NDArray[Any]) -> None:
         """Write units, those of tombstones dead, so that nobody receives a message that nobody sent."""

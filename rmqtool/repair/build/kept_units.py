@@ -10,6 +10,7 @@ messages of the light queue would move up.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing, suppress
 from itertools import pairwise
 from typing import Any, Final
@@ -31,6 +32,8 @@ from rmqtool.store.source import read_range
 
 KEPT_MAX: Final = 10_000
 """Units of one gap whose records are looked at."""
+_Fits = Callable[[Record | None, int, int], bool]
+"""Whether a unit may lead to a record, by the unit's physical offset and size."""
 
 
 class KeptUnits(StoredUnits):
@@ -80,8 +83,25 @@ class KeptUnits(StoredUnits):
             places: stream positions at which the gap begins and ends.
             physical: physical offsets of the records before and after the gap; the units lead to others in between.
         """
-        if not directory.split("/")[1].startswith(LMQ_PREFIX):
-            return None
+        is_light = directory.split("/")[1].startswith(LMQ_PREFIX)
+        return self._in_between(directory, places, physical, _tells_nothing) if is_light else None
+
+    def of_wrong_headers(
+        self, directory: str, places: tuple[int, int], physical: tuple[int, int]
+    ) -> NDArray[Any] | None:
+        """The units of a queue for a gap; None unless each leads to a whole record, whatever its header says of itself.
+
+        Consumers get these there today, and where they are left out, each later message of the queue moves up.
+
+        Args:
+            places, physical: see `of_light_queue`.
+        """
+        return self._in_between(directory, places, physical, _is_whole)
+
+    def _in_between(
+        self, directory: str, places: tuple[int, int], physical: tuple[int, int], fits: _Fits
+    ) -> NDArray[Any] | None:
+        """The units of a gap, if each leads to a record that fits, and they are in the order of the log."""
         try:
             units = self._units(directory, *places)
             if units is None:
@@ -92,7 +112,7 @@ class KeptUnits(StoredUnits):
             with OpenFiles(self._store.view) as files:
                 log = Log(self._store, self._rules, files)
                 pairs = zip(offsets[1:-1], units["record_size"].tolist(), strict=True)
-                return units if all(_tells_nothing(read_record(log, at), at, size) for at, size in pairs) else None
+                return units if all(fits(read_record(log, at), at, size) for at, size in pairs) else None
         except UnreadableError:
             return None
 
@@ -108,11 +128,19 @@ class KeptUnits(StoredUnits):
         return np.frombuffer(raw, UNIT.dtype) if len(raw) == end - begin and len(raw) % UNIT_SIZE == 0 else None
 
 
-def _tells_nothing(record: Record | None, physical_offset: int, size: int) -> bool:
-    """Whether a whole record does not tell which queues it named beside its own."""
+def _is_whole(record: Record | None, physical_offset: int, size: int) -> bool:
+    """Whether a record is where a unit leads, as long as that says, and its body is what was sent."""
     return (
         record is not None
         and (record.physical_offset, record.size) == (physical_offset, size)
         and record.body_crc_ok is True
+    )
+
+
+def _tells_nothing(record: Record | None, physical_offset: int, size: int) -> bool:
+    """Whether a whole record does not tell which queues it named beside its own."""
+    return (
+        record is not None
+        and _is_whole(record, physical_offset, size)
         and not {MULTI_DISPATCH, MULTI_QUEUE_OFFSET} <= record.properties.keys()
     )
