@@ -197,13 +197,13 @@ class LossCounter:
         """Tell what was removed from what is lost."""
         losses = self.losses
         for topic, unserved in self._unserved.items():
-            may_be_deleted = self._tells_generations and is_deletable(topic)
             if is_deleted(topic, self._whole_topics):
                 removed, lost, lost_bytes = unserved.count, 0, 0  # it has no route, whatever its queues have
             else:
                 order_begin = self._order.begins.get(topic, 0)
                 says_place = partial(_says_its_place, self._settings.rules, view, by_start)
-                end = unserved.starts_again(order_begin, says_place) if may_be_deleted else 0
+                may_begin_again = self._tells_generations and is_deletable(topic)
+                end = unserved.starts_again(order_begin, says_place) if may_begin_again else 0
                 removed, lost, lost_bytes = unserved.divided(end)
             if removed:
                 losses.removed[topic] = removed
