@@ -103,7 +103,7 @@ class Simulation(Closable):
         self._topics_config = self._configs.of(TOPICS)[TOPICS]
         self._topics = topics(self._topics_config)
         self.whole_topics = whole_topics(self._topics_config)
-        self.tells_generations = self.whole_topics is not None or shown_topics(store) is not None
+        self.tells_generations = self.whole_topics is not None or shown_topics(store, self._configs) is not None
         self.sides = self._queue_sides()
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_FILE_UNITS * UNIT_SIZE, UNIT_SIZE)
         self._batch_file_size = store.batch_file_size or DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE

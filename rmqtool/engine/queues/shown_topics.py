@@ -23,23 +23,26 @@ from rmqtool.store.config.config_json import (
     topics,
     whole_topics,
 )
-from rmqtool.store.config.read_config import read_configs
+from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Store
 
 
-def shown_topics(store: Store) -> frozenset[str] | None:
+def shown_topics(store: Store, configs: StoreConfigs | None = None) -> frozenset[str] | None:
     """The topics that have queues, or that a copy of the configuration names; None where nobody doubts the others.
 
     Nobody does where the configuration is whole, or no broker wrote one. Without a queue of any topic a start enters
     all messages again, deleted or not.
+
+    Args:
+        configs: its configuration files, where they may have been read.
     """
     with_queues = frozenset(topic for topic, _ in queue_names(store))
-    configs = read_configs(store.view, (TOPICS, GROUPS)) if with_queues else {}
-    if not configs or whole_topics(configs[TOPICS]) is not None:
+    configs = StoreConfigs(store.view) if configs is None else configs
+    known = configs.of(TOPICS)[TOPICS] if with_queues else None
+    if known is None or whole_topics(known) is not None:
         return None
-    known = configs[TOPICS]
     if known.state is ConfigState.READ:
-        is_lost = known.is_database or is_of_broker(configs) or has_broker_config(store.files)
+        is_lost = known.is_database or is_of_broker(configs.of(TOPICS, GROUPS)) or has_broker_config(store.files)
     else:
         is_lost = known.state is not ConfigState.ABSENT or known.is_backup or are_topics_lost(store.files)
     return with_queues | named_topics(known) if is_lost else None

@@ -316,7 +316,11 @@ class GapPreservingQueueWriter(QueueWriter):
             return own
         gap = self._directory, (begin, end), (self._last_place, physical_offset)
         light = self._kept.of_light_queue(*gap)
-        return light if light is not None else self._kept.of_wrong_headers(*gap)
+        if light is not None:
+            return light
+        wrong = self._kept.of_wrong_headers(*gap)
+        is_lost = wrong is not None and not self._log.tombstones.isdisjoint(wrong["physical_offset"].tolist())
+        return None if is_lost else wrong
 
     def _write(self, stream_position: int, units: NDArray[Any]) -> None:
         """Write units, those of tombstones dead, so that nobody receives a message that nobody sent."""
