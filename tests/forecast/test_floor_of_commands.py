@@ -150,7 +150,9 @@ def test_a_part_that_is_rebuilt_takes_nothing_away(
 def test_a_part_of_a_life_that_is_rebuilt_takes_nothing_away(golden_copy: Unpacked, name: str, part: str) -> None:
     path, version = golden_copy(name), life_stores.life_store(name).asked
     before = served(path, version)
-    rmqtool("rebuild", path, part, "--yes", "--broker-version", version)
+    ran = rmqtool("rebuild", path, part, "--yes", "--broker-version", version)
+    has_part = not (version.startswith("4") and part in ("--timer", "--compaction"))
+    assert ran.code in ((0, 3) if has_part else (4,)), ran  # 5: its floor does not let it
     after = served(path, version)
     assert {place: after.get(place) for place in before} == before
 
