@@ -52,7 +52,7 @@ from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_li
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.checkpoint_file import readable_checkpoint, shows_index
-from rmqtool.store.config.config_json import TOPICS, ConfigFile, ConfigState
+from rmqtool.store.config.config_json import TOPICS, ConfigFile, ConfigState, named_topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.databases.rocksdb import RocksFailure
@@ -333,7 +333,7 @@ def step_after(
         return repair_step(line, "convert --queues rocksdb", "convert the consume queues before the broker is started:")
     elif (doubtful := _doubtful_topics(store, forecasts)) and lost and lost[0].repair is not None:
         return step_after_forecast(line, assessment, lost[0].repair)
-    elif doubtful and not store.has_abort and _is_as_written(read_config(store.view, TOPICS)):
+    elif doubtful and not store.has_abort and _awaits_decision(read_config(store.view, TOPICS), doubtful):
         return _deletion_step(line, doubtful)
     else:
         repair = "recover"
@@ -351,9 +351,11 @@ def _doubtful_topics(store: Store, forecasts: Sequence[Forecast]) -> list[str]:
     return topics if all(may_be_deleted(topic, shown) for topic in topics) else []
 
 
-def _is_as_written(config: ConfigFile) -> bool:
-    """Whether a configuration file needs no repair, or none helps."""
-    return config.state in (ConfigState.READ, ConfigState.ABSENT) and not config.is_backup
+def _awaits_decision(config: ConfigFile, doubtful: Sequence[str]) -> bool:
+    """Whether no repair of the topics helps before a person decides about those that may have been deleted."""
+    if config.is_backup:
+        return not named_topics(config).isdisjoint(doubtful)
+    return config.state in (ConfigState.READ, ConfigState.ABSENT)
 
 
 def _deletion_step(line: CommandLine, topics: Sequence[str]) -> NextStep:

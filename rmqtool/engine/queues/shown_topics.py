@@ -7,6 +7,7 @@ queue, one who sees only the log cannot tell a deletion from damage. Broker: `Ad
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.engine.rules.topic_names import is_broker_group
@@ -28,7 +29,9 @@ from rmqtool.store.directory import Store
 
 
 def shown_topics(store: Store, configs: StoreConfigs | None = None) -> frozenset[str] | None:
-    """The topics that have queues, or that a copy of the configuration names; None where nobody doubts the others.
+    """The topics that have queues, or that the configuration names; None where nobody doubts the others.
+
+    A copy is older than the file: a topic that it names may have been deleted after it.
 
     Nobody does where the configuration is whole, or no broker wrote one. Without a queue of any topic a start enters
     all messages again, deleted or not.
@@ -45,7 +48,8 @@ def shown_topics(store: Store, configs: StoreConfigs | None = None) -> frozenset
         is_lost = known.is_database or is_of_broker(configs.of(TOPICS, GROUPS)) or has_broker_config(store.files)
     else:
         is_lost = known.state is not ConfigState.ABSENT or known.is_backup or are_topics_lost(store.files)
-    return with_queues | named_topics(known) if is_lost else None
+    own = replace(known, value=None) if known.is_backup else known
+    return with_queues | named_topics(own) if is_lost else None
 
 
 def is_of_broker(configs: Mapping[str, ConfigFile]) -> bool:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Final
 
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, ConfigState, table_of
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, ConfigFile, ConfigState, named_topics, table_of
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
@@ -27,11 +27,14 @@ _ENTRY: Final = re.compile(r'"(?P<name>[^"\\]+@[^"\\]+)"\s*:\s*\{(?P<queues>[\s0
 _OFFSET: Final = re.compile(r'"?([0-9]{1,9})"?\s*:\s*"?([0-9]{1,18})"?')
 
 
-def rescue_steps(store: Store, findings: Iterable[Finding], *, clamp: bool) -> Iterator[Step]:
+def rescue_steps(
+    store: Store, findings: Iterable[Finding], *, clamp: bool, doubtful: Collection[str]
+) -> Iterator[Step]:
     """One step for each file.
 
     Args:
         clamp: set consumer offsets beyond a queue's end to that end.
+        doubtful: topics that may have been deleted; a copy that names one is not made the file before a person decides.
 
     Raises:
         UnreadableError: a file may not be read.
@@ -42,12 +45,18 @@ def rescue_steps(store: Store, findings: Iterable[Finding], *, clamp: bool) -> I
         if finding.id == BACKUP and finding.file == CONSUMER_OFFSETS:
             if not (clamp and any(other.id == BEYOND for other in wrong)):
                 yield _newest_offsets(store)
+        elif finding.id == BACKUP and finding.file == TOPICS and _names(read_config(store.view, TOPICS), doubtful):
+            continue
         elif finding.id == BACKUP:
             yield _content_step(store, finding.file, _bytes(store, f"{finding.file}.bak"), _FROM_BACKUP)
         elif finding.id == BEYOND:
             beyond.append(finding)
     if clamp and beyond:
         yield _clamped(store, beyond)
+
+
+def _names(config: ConfigFile, names: Collection[str]) -> bool:
+    return not named_topics(config).isdisjoint(names)
 
 
 def _newest_offsets(store: Store) -> Step:

@@ -57,6 +57,7 @@ from rmqtool.store.dledger_files import demand_dledger_data, demand_plain_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.verify.files.log_files import log_file_findings
+from rmqtool.verify.match.removed_messages import MAY_BE_DELETED
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 
@@ -229,7 +230,8 @@ class _Recover:
             return PlannedRepair((), (), self._findings, damage, abort_stays=self._why_abort_stays(damage))
         log_end, loss = self._log_end(damage)
         self._repair_log(log_end, damage)
-        self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets)
+        doubtful = {finding.topic for finding in self._findings if finding.id == MAY_BE_DELETED and finding.topic}
+        self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets, doubtful=doubtful)
         self._steps += self._removals()
         built = self._build_derived(log_end)
         misplaced = () if self._options.cuts else self._misplaced(built)

@@ -129,7 +129,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "deleted: it is damaged, or an older copy is read that does not have the topic.",
         ((ALL, "keeps the records until they expire; enters again only what a start enters after a kill"),),
         "a person decides: `rebuild --topic` with its name brings the topic back; without it the messages stay in the "
-        "log until they expire",
+        "log until they expire. If it was deleted, and the copy that is read still names it, start the broker and "
+        "delete it once more",
     ),
     warning(
         "config.queue-without-topic",
