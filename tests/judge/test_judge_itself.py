@@ -17,7 +17,7 @@ from tests.judge.case import _last
 from tests.judge.check_append import _clear_blanks, _start_unlinks
 from tests.judge.check_forecast import before_vanishing_units
 from tests.judge.check_repair import _set_aside, check_undo, repair_count
-from tests.judge.check_verify import _names, is_clash, is_dropped, overwritten_index_files
+from tests.judge.check_verify import is_clash, is_dropped, names_file, overwritten_index_files
 from tests.judge.faults_derived import old_file
 from tests.judge.target import BLANK_MAGIC, Fault, Target
 from tests.judge.tool import rmqtool as limited_rmqtool
@@ -152,9 +152,9 @@ def test_keys_that_a_start_after_a_kill_leaves_out_are_those_before_a_later_file
 def test_a_tail_names_the_units_of_its_own_queue_only(name: str) -> None:
     row = {"id": name, "file": "commitlog/0", "severity": "warning", "message": ""}
     row["message"] = "records of an older log; the queues know of T/1 at queue offset 21"
-    assert _names(row, "consumequeue", "consumequeue/T/1/00000000000000000400")
-    assert not _names(row, "consumequeue", "consumequeue/T/11/00000000000000000400")
-    assert not _names(row, "index", "index/20261123062718474")
+    assert names_file(row, "consumequeue", "consumequeue/T/1/00000000000000000400")
+    assert not names_file(row, "consumequeue", "consumequeue/T/11/00000000000000000400")
+    assert not names_file(row, "index", "index/20261123062718474")
 
 
 def test_a_command_without_an_end_is_one_that_broke_off(monkeypatch: pytest.MonkeyPatch) -> None:
