@@ -248,19 +248,19 @@ def _compare_messages(case: GroupCase, command: str, before: Served, after: Serv
     ]
     if changed:
         case.differs(f"{command}: another message", f"{len(changed)}: {changed[:1]}")
-    halves = {at: place for place, at in before.offsets.items() if place[0] == HALF}
+    halves = {at: place for place, at in _whole(case).offsets.items() if place[0] == HALF}
     for place, message in before.contents.items():
         half = halves.get(message["preparedTransactionOffset"])
-        expected = after.offsets.get(half) if half is not None else message["preparedTransactionOffset"]
+        expected = after.offsets.get(half) if half in after.offsets else message["preparedTransactionOffset"]
         new = after.contents.get(place, {"preparedTransactionOffset": expected})["preparedTransactionOffset"]
         if new != expected:
             case.differs(f"{command}: offset of a half message", f"{place}: {new}, expected {expected}")
             break
     for key, places in before.by_key.items():
-        if len(places) >= KEYS_MAX:
+        if max(len(places), len(after.by_key.get(key, ()))) >= KEYS_MAX:
             continue
         owed = {place for place in map(before.by_place, places) if place is not None and place not in gone}
-        if missing := owed - {after.by_place(at) for at in after.by_key.get(key, ())}:
+        if missing := {place for place in owed if after.offsets.get(place) not in after.by_key.get(key, ())}:
             case.differs(f"{command}: a key leads nowhere", f"{key}: {sorted(missing)}")
             break
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.broker.broker import Judge, OpenStore, served_places
 from tests.broker.files import copy_store
-from tests.broker.test_dledger_layouts import group, put_to_leader
+from tests.broker.test_dledger_layouts import ELECTION_S, group, put_to_leader
 from tests.judge.bases import CLEAN, KILLED_BEFORE_DISPATCH, PUT_TOGETHER, write_config
 from tests.judge.groups.plan import KILLED_COMMITTED, GroupPlan
 from tests.judge.messages import Sender
@@ -138,9 +138,19 @@ def _members(plan: GroupPlan, judge: Judge, folder: Path, draw: random.Random) -
             for number in present
         ]
         put_to_leader(members, draw.randrange(20, 60))
+        if turn == 1:
+            _wait_for_entries(chosen / plan.folder / "data")
         is_killed = turn == len(groups) and draw.random() < 0.5
         if is_killed:
             chosen = copy_store(chosen, folder / "killed")
         for member in members:
             member.abandon() if is_killed else member.shutdown()
     return Written(chosen, frozenset(), 0, undispatched=False)
+
+
+def _wait_for_entries(data: Path) -> None:
+    """Wait until a member that does not lead has been sent some entries; two of three take messages without it."""
+    deadline = time.monotonic() + ELECTION_S
+    while not (data.is_dir() and any(data.iterdir())):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
