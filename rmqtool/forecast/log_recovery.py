@@ -19,7 +19,6 @@ from rmqtool.forecast.record_check import RecordCheck, first_record
 from rmqtool.forecast.start_file import FirstRecord
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.commitlog import MESSAGE_MAGICS, STORE_TIMESTAMP_AT, SYS_FLAG_AT
-from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for, walk_split
 from rmqtool.scan.row_columns import by_name
@@ -190,8 +189,8 @@ class LogState:
                 break
         return end
 
-    def member_records(self, begin: int = 0, end: int = JAVA_LONG_MAX) -> Generator[Records, None, None]:
-        """The good records of a log of DLedger, from a physical offset on to another one.
+    def member_records(self, begin: int = 0) -> Generator[Records, None, None]:
+        """The good records of a log of DLedger, from a physical offset on to its last entry.
 
         Raises:
             UnreadableError: a file cannot be read.
@@ -200,7 +199,7 @@ class LogState:
             for batch in self._entries(segment) if segment.has_entries and segment.end > begin else ():
                 rows = batch.as_array()
                 is_good = (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)
-                is_good &= (rows["physical_offset"] >= begin) & (rows["physical_offset"] < end)
+                is_good &= rows["physical_offset"] >= begin
                 yield Records(rows[is_good], batch.topics, batch_bytes(batch))
 
     def _entries(self, segment: Segment) -> Iterator[Batch]:

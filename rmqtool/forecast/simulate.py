@@ -334,18 +334,17 @@ class Simulation(Closable):
             raise LoadFailure(self.index.why_not)
         log, kind = self.log, self.rules.reput_start
         assert log is not None
-        if not log.segments or not (
-            kind is ReputStart.QUEUES or (kind is ReputStart.CONFIRMED and self.options.recheck_queues)
-        ):
-            return
+        from_queues = kind is ReputStart.QUEUES or (kind is ReputStart.CONFIRMED and self.options.recheck_queues)
         if self.store.has_dledger_log:
-            self._dispatch_all(log.member_records(self.sides.reading.end, self._committed_end()))
+            self._dispatch_all(log.member_records(self.sides.reading.end if from_queues else self._committed_end()))
+        elif not log.segments or not from_queues:
+            return
         elif (stays_at := self._dispatch_all(log.dispatched_after_start(self.sides.reading.end))) is not None:
             raise LoadFailure(f"dispatch waits forever at physical offset {stays_at}, where there is no record")
         self._fill_queue_table()
 
     def _committed_end(self) -> int:
-        """Up to where a member reads its log before the group has a new entry (`DLedgerCommitLog#getMaxOffset`)."""
+        """From where on a member dispatches once a leader is elected (`DLedgerCommitLog#getConfirmOffset`)."""
         log = dledger_log(self.store)
         return log.committed_end() if log is not None else 0
 

@@ -18,12 +18,11 @@ from rmqtool.repair.build.log_window import window_of
 from rmqtool.repair.machine.plan import Remaining
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step, WriteRange
-from rmqtool.repair.recover.config_steps import BACKUP
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.config.config_json import TOPICS
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import BACKUP_BETTER, Finding, Severity
 from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.files.side_stores import side_kinds
 from rmqtool.verify.match.removed_messages import DELETED, MAY_BE_DELETED
@@ -152,7 +151,8 @@ def _left(finding: Finding, planned: PlannedRepair) -> Remaining:
     if planned.begin is not None and (finding.id, finding.file) not in known:
         why = f"the plan repairs nothing before physical offset {planned.begin}; {FULL} does"
         return Remaining(finding, why, FULL)
-    if (finding.id, finding.file) == (BACKUP, TOPICS) and any(one.id == MAY_BE_DELETED for one in planned.findings):
+    is_asked = any(one.id == MAY_BE_DELETED for one in planned.findings)
+    if is_asked and (finding.id, finding.file) == (BACKUP_BETTER, TOPICS):
         return Remaining(finding, "it names a topic that may have been deleted: decide about that first")
     is_chosen = finding.repair is not None and finding.repair != BY_ID[finding.id].repair
     return Remaining(finding, BY_ID[finding.id].remedy, finding.repair if is_chosen else None)

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, ConfigFile, ConfigState, named_topics, table_of
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, ConfigState, named_topics, table_of
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import Literal, read_range
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import BACKUP_BETTER, Finding
 
-BACKUP = "config.backup-better"
 BEYOND = "config.consumer-offset-beyond-queue"
 _FROM_BACKUP: Final = "the backup can be read, the file cannot"
 _ENTRY: Final = re.compile(r'"(?P<name>[^"\\]+@[^"\\]+)"\s*:\s*\{(?P<queues>[\s0-9:,"]*)\}')
@@ -42,21 +41,17 @@ def rescue_steps(
     """
     beyond, wrong = [], list(findings)
     for finding in wrong:
-        if finding.id == BACKUP and finding.file == CONSUMER_OFFSETS:
+        if finding.id == BACKUP_BETTER and finding.file == CONSUMER_OFFSETS:
             if not (clamp and any(other.id == BEYOND for other in wrong)):
                 yield _newest_offsets(store)
-        elif finding.id == BACKUP and finding.file == TOPICS and _names(read_config(store.view, TOPICS), doubtful):
-            continue
-        elif finding.id == BACKUP:
+        elif finding.id == BACKUP_BETTER:
+            if finding.file == TOPICS and not named_topics(read_config(store.view, TOPICS)).isdisjoint(doubtful):
+                continue
             yield _content_step(store, finding.file, _bytes(store, f"{finding.file}.bak"), _FROM_BACKUP)
         elif finding.id == BEYOND:
             beyond.append(finding)
     if clamp and beyond:
         yield _clamped(store, beyond)
-
-
-def _names(config: ConfigFile, names: Collection[str]) -> bool:
-    return not named_topics(config).isdisjoint(names)
 
 
 def _newest_offsets(store: Store) -> Step:

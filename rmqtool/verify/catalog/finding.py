@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 MISSING_LOG_FILE: Final = "commitlog.missing-file"
+BACKUP_BETTER: Final = "config.backup-better"
 NOT_READABLE_BY_VERSION: Final = "commitlog.not-readable-by-version"
 
 
