@@ -67,10 +67,12 @@ class ServedUnits:
         parts = []
         low, high = first * self._unit_size, end * self._unit_size
         for segment in self._loaded.segments:
-            start = max(low, segment.start, self._minimum)
+            # Whatever byte its name begins with, a broker reads the units of a file by queue offset.
+            begin = segment.start - segment.start % self._unit_size
+            start = -(-max(low, segment.start, self._minimum) // self._unit_size) * self._unit_size
             stop = min(high, segment.start + self._handed_out(segment), self._end)
             if start < stop:
-                units = self._units(segment, start - segment.start, stop - segment.start)
+                units = self._units(segment, start - begin, stop - begin)
                 is_unit = (units["record_size"] > 0) & (units != np.array(FILLER_UNIT, self._form))
                 numbers = np.flatnonzero(is_unit)
                 units = units[numbers]
@@ -202,9 +204,10 @@ class ServedUnits:
         starts = np.array([segment.start for segment in self._loaded.segments], np.int64)
         for number in np.unique(self._file_numbers(starts)).tolist():
             segment = self._loaded.segments[number]
-            start, end = max(0, self._minimum - segment.start), self._handed_out(segment)
-            # What a wrong name leaves below the file's own start is never read.
-            start = max(start, -(-(segment.start % self._loaded.file_size) // self._unit_size) * self._unit_size)
+            # What a wrong name leaves below the file's own start, or below the minimum, is never read.
+            inside = segment.start % self._loaded.file_size
+            start, end = max(inside, self._minimum - segment.start + inside), self._handed_out(segment)
+            start = -(-start // self._unit_size) * self._unit_size
             for position in range(start, end, BLOCK_UNITS * self._unit_size):
                 units = self._units(segment, position, min(end, position + BLOCK_UNITS * self._unit_size))
                 if units.size:

@@ -138,6 +138,29 @@ def test_a_queue_file_whose_name_lies_within_a_unit(
     assert forecast.lost.messages == count - len(served)
 
 
+@pytest.mark.parametrize("version", ["4.9.8", "5.1.4"])
+def test_a_queue_file_whose_name_lies_within_a_unit_above_expired_messages(
+    judge_of: JudgeOf, tmp_path: Path, version: str
+) -> None:
+    """The minimum lies within a unit then too, whose message no pull gets."""
+    judge, path = judge_of(version), tmp_path / "store"
+    with judge.open(path, CONFIG) as store:
+        sent = ({"topic": "T", "queueId": int(number % 50 == 0), "body": bytes(400)} for number in range(249))
+        answers = store.put(*sent)
+        store.wait_dispatched()
+        assert store.expire(1)
+    begin = int(min(file.name for file in (path / "commitlog").iterdir()))
+    live = {answer["physicalOffset"] for answer in answers[::50] if answer["physicalOffset"] >= begin}
+    assert 2 < len(live) < 5
+    (first,) = (path / "consumequeue" / "T" / "1").iterdir()
+    first.rename(first.with_name("1"))
+    forecast = assert_same(judge, path, CONFIG)
+    with judge.open(path, CONFIG) as store:
+        [queue] = [row for row in store.read(brief=True)["queues"] if (row["topic"], row["queueId"]) == ("T", 1)]
+    served = {row[2] for row in queue["messages"] if row[1] == "FOUND"}
+    assert forecast.lost.messages == len(live - served) == 1
+
+
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.1"])
 def test_a_cut_queue_file_beside_a_copy_of_a_wrong_name(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
     """The end that recovery comes to is the place in each file, and dispatch goes on from there."""

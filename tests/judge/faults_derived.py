@@ -136,7 +136,8 @@ def file_gone(target: Target) -> Fault | None:
         for other in others:
             other.unlink()
     elif way == "directory":
-        file = file.parent if target.draw.random() < 0.5 or area == INDEX else file.parent.parent
+        is_topic = target.draw.random() >= 0.5 and area != INDEX and file.parent.parent != target.path
+        file = file.parent.parent if is_topic else file.parent
         shutil.rmtree(file)
     elif way == "all":
         file = target.path / target.relative(file).split("/")[0]
