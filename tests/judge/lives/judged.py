@@ -5,6 +5,7 @@ import random
 import re
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -62,16 +63,18 @@ class LifeCase(Case):
 
     @property
     def by_chance(self) -> set[str]:
-        """Topics used again whose queues in RocksDB a start fills by chance.
+        """Topics with two messages of one place, as one that is used again, whose queues in RocksDB a start fills.
 
-        It enters both generations, and those of one place have one key: from the same bytes 5.3.3 served the earlier
-        message in one of three starts, and the later one in two.
+        It enters both, and they have one key: from the same bytes 5.3.3 served the earlier message in one of three
+        starts, and the later one in two.
         """
         if not self.base.plan.has_database:
             return set()
         dead = dead_records(self)
         removed = {(topic, queue_id) for at, topic, queue_id, _ in self.truth.places if dead.get(at) == topic}
-        return {name[0] for name, _ in self.owed if name[:2] in removed}
+        claims = Counter(row[1:] for row in self.truth.places)
+        doubled = {topic for (topic, _, _), count in claims.items() if count > 1}
+        return doubled | {name[0] for name, _ in self.owed if name[:2] in removed}
 
     @property
     def uncertain_losses(self) -> float:
