@@ -83,6 +83,8 @@ def test_a_log_of_dledger_without_its_data_is_missing(tmp_path: Path) -> None:
     _, shown = json_answer("forecast", store)
     assert len(shown["forecasts"][0]["deleted_files"]) == 12
     assert json_answer("recover", store, "--dry-run")[1]["verdict"] == "log-missing"
+    ran = rmqtool("convert", store, "--from-dledger", "--output", tmp_path / "plain", "--dry-run")
+    assert (ran.code, "check that its disk is mounted" in ran.err) == (4, True), ran
 
 
 def test_of_several_logs_of_dledger_none_is_read_and_none_is_ok(tmp_path: Path) -> None:

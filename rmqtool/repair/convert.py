@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
+from rmqtool.engine.reading.log_presence import is_log_missing
 from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
@@ -219,11 +220,13 @@ def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
     """The log that can be converted.
 
     Raises:
-        UsageError: there is none.
-        UnsupportedError: it is damaged, or not all that a broker uses.
+        UsageError: there is none, and was none.
+        UnsupportedError: it is missing, damaged, or not all that a broker uses.
     """
     label = store.view.label
     if not any(log.data for log in dledger_logs(store)):
+        if dledger_logs(store) and is_log_missing(store):
+            raise UnsupportedError(f"{label}: the log of DLedger is missing: check that its disk is mounted")
         raise UsageError(f"{label}: there is no log of DLedger")
     log = dledger_log(store)
     if log is None:

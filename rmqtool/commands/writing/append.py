@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -34,13 +35,13 @@ from rmqtool.engine.append.batch_append import WrittenMessages
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.open_writer import config_of, existing_store, new_store
 from rmqtool.engine.append.status import AppendStatus, PutResult, status_name
-from rmqtool.engine.append.store_writer import CrashStep, StoreWriter
+from rmqtool.engine.append.store_writer import ABORT, CrashStep, StoreWriter
 from rmqtool.engine.append.validation import queue_refusal
 from rmqtool.engine.append.writer_config import Slave, WriterConfig, config_from
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.settings import read_settings
 from rmqtool.engine.rules.versions import NEWEST, rules_for
-from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.errors import NotAStoreError, UsageError, WriteError
 from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf
@@ -219,7 +220,11 @@ def append(
         store, store_options, _conf(store_options, settings or []), request.asks_broker, after_crash,
         frozenset(batch_topics or ()), slave, None if source is not None or request.asks_broker else first,
     )  # fmt: skip
-    with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
+    with (
+        _rare_collections(),
+        _left_as_after_a_crash(store, messages),
+        _create(place, first) if create else _open(place, messages) as writer,
+    ):
         messages.interrupted = "the messages that were reported before are in the store"
         writer.expect(_body_bytes(first, count) if source is None else _file_size(source) // 2)
         if crash_step is not None:
@@ -230,6 +235,18 @@ def append(
         writer.close(crash=end is CloseMode.CRASH)
     if refused:
         _end_refused(refused, messages)
+
+
+@contextmanager
+def _left_as_after_a_crash(store: Path, messages: Messages) -> Iterator[None]:
+    """Say what a failed write has left, and what completes it."""
+    try:
+        yield
+    except WriteError as error:
+        if not (store / ABORT).exists():
+            raise
+        reported = f"; {messages.interrupted}, and others may be" if messages.interrupted else ""
+        raise WriteError(f"{error}{reported}: rmqtool recover {shlex.quote(str(store))} completes it") from error
 
 
 def _end_refused(refused: int, messages: Messages) -> NoReturn:

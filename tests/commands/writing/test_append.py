@@ -267,6 +267,12 @@ def test_a_full_disk_is_an_error_and_leaves_a_crashed_store(tmp_path: Path) -> N
     assert ran.code == 4, ran.err
     assert "Traceback" not in ran.err
     assert (tmp_path / "s/abort").exists()
+    assert f"rmqtool recover {tmp_path}/s completes it" in ran.err
+    assert rmqtool("recover", tmp_path / "s", "--yes").code == 0
+    reported = {json.loads(line)["physical_offset"] for line in ran.out.splitlines()}
+    dumped = map(json.loads, rmqtool("dump", tmp_path / "s", "--format", "jsonl").out.splitlines())
+    assert reported <= {row["physical_offset"] for row in dumped}
+    assert rmqtool("verify", tmp_path / "s").code == 0
 
 
 @pytest.mark.parametrize("options", [(), ("--after-crash",)])
