@@ -33,11 +33,12 @@ OF_WHOLE_BROKERS = (
     "epochs-empty",
     "compaction-lost",
     "batch-topic-forgotten",
+    "topic-nameless",
     "pop-record-odd",
 )
 """Only a whole broker has a timer, is in controller mode, reads `topics.json`, or serves pop consumers.
 
-See test_timer.py, test_controller.py, test_compaction.py, test_topics.py and test_pop.py.
+See test_timer.py, test_controller.py, test_compaction.py, test_topics.py, test_odd_topics.py and test_pop.py.
 """
 
 

@@ -30,8 +30,15 @@ def ended(job: subprocess.Popen[str]) -> Ran:
 
 def starts_python(worker: int, python: Path) -> bool:
     """Whether an executor of a worker is starting its Python, for a task that it has."""
-    lines = [Path(f"/proc/{pid}/cmdline") for pid in family(worker)]
-    return any(str(python).encode() in line.read_bytes().split(b"\0") for line in lines if line.exists())
+    return any(str(python).encode() in command_of(pid) for pid in family(worker))
+
+
+def command_of(pid: int) -> list[bytes]:
+    """The words of a process' command; none of one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def test_a_job_ends_right_though_a_worker_dies(tmp_path: Path, golden: Unpacked) -> None:
