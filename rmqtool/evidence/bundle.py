@@ -64,7 +64,7 @@ class BundleManifest:
         verdict: of the store, by `verify`.
         findings: counts by id, of the store.
         files: what is in it of each file.
-        properties: of the broker's properties file, without paths and secrets; None where there was none.
+        properties: of the broker's properties file, those that may be shared; None where there was none.
     """
 
     made_ms: int

@@ -7,13 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from rmqtool.engine.rules.settings import all_settings
 from rmqtool.store.location import StoreLocation
 from rmqtool.store.view import DirectoryView, StoreView, open_directory
 
-PATH_SETTING: Final = "storePath"
-"""How the names of settings begin that lead to other directories: never followed on this machine."""
-_NAMING: Final = re.compile(r"name|addr|ip\d|host|cluster|region|domain|topic|group|url|path|dir", re.IGNORECASE)
-_SECRET: Final = re.compile(r"secret|password|passwd|token|credential|key|private", re.IGNORECASE)
+_NUMBER: Final = r"[+-]?[0-9]{1,19}"
+_FORMS: Final = {"int": _NUMBER, "long": _NUMBER, "boolean": r"[Tt]rue|TRUE|[Ff]alse|FALSE"}
+_SIDES: Final = r"default(RocksDB)?"
+_TEXTS: Final = {
+    "storeType": _SIDES,
+    "combineAssignOffsetCQType": _SIDES,
+    "combineCQPreferCQType": _SIDES,
+    "combineCQLoadingCQTypes": rf"{_SIDES}([;,]{_SIDES})?",
+    "configManagerVersion": r"[vV][0-9]",
+    "dLegerSelfId": r"n[0-9]{1,3}",
+    "messageDelayLevel": r"[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,99}",
+}
+"""What texts may be; those that name directories or machines are not in it."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +32,7 @@ class BundleLocation(StoreLocation):
 
     Attributes:
         origin: the store's path on its own machine, which further commands are about.
-        properties: of the broker's properties file; None where the bundle has none.
+        properties: of the broker's properties file, that may be shared; None where the bundle has none.
         broker_version: that was chosen when the bundle was made.
         commitlog: its directories that were named, relative to the store.
         sizes: file sizes that were named.
@@ -59,16 +69,18 @@ class BundleView(DirectoryView):
         return self.origin
 
 
-def without_paths(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties without those that name directories."""
-    return {name: value for name, value in properties.items() if not name.startswith(PATH_SETTING)}
+def shareable_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings that may leave the machine and come to another one: those that what a broker does depends on.
+
+    Numbers, truth values and words that a setting may be. All else may be a secret, a name or a path: also what stands
+    where a number belongs, and what no broker reads.
+    """
+    return {name: value for name, value in properties.items() if _is_shareable(name, value)}
 
 
-def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties without directories, and with no value of those whose name tells of a secret."""
-    return {name: "<redacted>" if _SECRET.search(name) else value for name, value in without_paths(properties).items()}
-
-
-def without_names(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties with no value of those that name machines, brokers or clusters."""
-    return {name: "<redacted>" if _NAMING.search(name) else value for name, value in properties.items()}
+def _is_shareable(name: str, value: str) -> bool:
+    setting = all_settings().get(name)
+    if setting is None or setting.effect == "none":
+        return False
+    form = _TEXTS.get(name) if setting.kind == "text" else _FORMS.get(setting.kind, setting.kind)
+    return form is not None and re.fullmatch(rf"[ \t]*(?:{form})[ \t]*", value, re.ASCII) is not None

@@ -164,7 +164,7 @@ class BundleRequest:
     def write(self) -> BundleManifest:
         """Copy the store, compare what is said about both, and write the bundle."""
         from rmqtool.evidence.bundle import ANSWERS, BundleManifest, write_bundle
-        from rmqtool.evidence.location import without_names, without_secrets
+        from rmqtool.evidence.location import shareable_settings
         from rmqtool.evidence.pseudonyms import Pseudonyms
         from rmqtool.evidence.recorded import HIDDEN_STORE
         from rmqtool.evidence.store_copy import shown_path
@@ -172,10 +172,7 @@ class BundleRequest:
 
         opened, store = self.opened, self.opened.store
         names = self._names()
-        properties = None
-        if opened.conf is not None:
-            shown = without_secrets(opened.conf.properties)
-            properties = without_names(shown) if names is not None else shown
+        properties = shareable_settings(opened.conf.properties) if opened.conf is not None else None
         places = DamagePlaces()
         line = command_line(self.place, self.options)
         own = ask_of(opened, line, versions_of(opened), places.add, names)

@@ -20,7 +20,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.settings import read_settings, unread_settings, value_problems
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
 from rmqtool.errors import NotAStoreError, RefusedError
-from rmqtool.evidence.location import BundleLocation, without_paths
+from rmqtool.evidence.location import BundleLocation, shareable_settings
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.memory import settle
 from rmqtool.report.bodies import BodyForm
@@ -284,7 +284,7 @@ def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
     refuse_bundle(place if isinstance(place, Path) else place.path)
     rules = rules_for(options.broker_version) if options.broker_version is not None else None
     recorded = place.properties if isinstance(place, BundleLocation) else None
-    shown = without_paths(recorded) if recorded is not None else None
+    shown = shareable_settings(recorded) if recorded is not None else None
     conf = named_conf(options.broker_conf, options.properties, read_settings(rules), shown)
     store = survey_store(place, options.commitlog, options.index_slots, conf, options.sizes)
     foreign = None
