@@ -15,6 +15,7 @@ from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
 from rmqtool.store.config.broker_conf import BrokerConf
 from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import is_broker_directory
+from rmqtool.store.ranged_source import without_user
 from rmqtool.store.view import StoreView, open_directory
 
 
@@ -59,12 +60,19 @@ class StoreLocation:
 
 
 def store_location(text: str) -> StoreLocation:
-    """The place that a word of a command line names."""
+    """The place that a word of a command line names.
+
+    Raises:
+        UsageError: it begins as a URL, and is none.
+    """
     if not is_url(text):
         return StoreLocation(Path(text))
     from urllib.parse import unquote, urlsplit
 
-    split = urlsplit(text)
+    try:
+        split = urlsplit(text)
+    except ValueError as error:
+        raise UsageError(f"{without_user(text)}: no URL: {error}") from error
     if split.scheme.lower() == "file":
         return StoreLocation(Path(unquote(split.path)))
     return StoreLocation(None, text)

@@ -8,6 +8,7 @@ a file system that only keeps one waiting: whoever looks for good sectors in a b
 from __future__ import annotations
 
 import errno
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ FAILURES_MAX: Final = 3
 PATIENCE_S: Final = 60.0
 """Seconds that may be spent on requests that fail, without one that works between them, before all is given up."""
 REASON_MAX: Final = 200
+_USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]*@")
 
 
 class RangeFile(Protocol):
@@ -190,6 +192,11 @@ def _whole(file: RangeFile, start: int, end: int) -> bytes:
 
 
 def one_line(error: BaseException) -> str:
-    """What a library says, in one line of bounded length."""
+    """What a library says, in one line of bounded length, without keys in a URL."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(str(text).split())[:REASON_MAX]
+    return without_user(" ".join(str(text).split()))[:REASON_MAX]
+
+
+def without_user(text: str) -> str:
+    """A text in which no URL has a user part, which may be a key and its secret."""
+    return _USER.sub(r"\1", text)

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError, UsageError, how_to_install
 from rmqtool.store.file_kinds import is_broker_directory
-from rmqtool.store.ranged_source import Health, RangedSource, one_line
+from rmqtool.store.ranged_source import Health, RangedSource, one_line, without_user
 from rmqtool.store.view import Entry, EntryKind, StoreView
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -97,9 +97,11 @@ def connect(url: str) -> RemotePlace:
     except ImportError as error:
         raise UnsupportedError(f"{shown(url)}: needs fsspec: {how_to_install('remote')}") from error
     try:
-        inner, path = fsspec.core.url_to_fs(url)
-    except (ValueError, ImportError) as error:  # a scheme that it does not know, or whose library is not there
-        raise UnsupportedError(f"{shown(url)}: {one_line(error)}") from error
+        inner, path = _asked(shown(url), lambda: fsspec.core.url_to_fs(url))
+    except UnreadableError as error:
+        if isinstance(error.__cause__, ValueError | ImportError):  # no such scheme, or its library is not there
+            raise UnsupportedError(str(error)) from error
+        raise
     return RemotePlace(fs.PyFileSystem(fs.FSSpecHandler(inner)), path.rstrip("/"), shown(url))
 
 
@@ -226,7 +228,10 @@ def _base(path: str) -> str:
 
 def shown(url: str) -> str:
     """A URL without what must not be shown: credentials and options."""
-    split = urlsplit(url)
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return without_user(url)
     host = split.netloc.rpartition("@")[2]
     return f"{split.scheme}://{host}{split.path}".rstrip("/")
 
@@ -242,7 +247,7 @@ def _s3(fs: Any, url: str) -> Any:
     if split.username is not None:
         options["access_key"], options["secret_key"] = unquote(split.username), unquote(split.password or "")
     if not split.hostname:
-        raise UsageError(f"{url}: no bucket")
+        raise UsageError(f"{shown(url)}: no bucket")
     return _asked(
         shown(url),
         lambda: fs.S3FileSystem(

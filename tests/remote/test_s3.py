@@ -197,3 +197,18 @@ def test_keys_in_a_url_are_never_shown(proxy: Proxy, tmp_path: Path) -> None:
     gone = rmqtool("info", url.replace("5.5.0", "gone"))
     assert gone.code == 4
     assert "Sesame" not in gone.err
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://Name:Sesame@/x", "s3://Name:Sesame@[/x", "s3://Name:Sesame@b/x?secret=Sesame", "gs://Name:Sesame@",
+        "hdfs://Name:Sesame@no-such:99999/x", "ftp://Name:Sesame@127.0.0.1:1/x", "nosuch://Name:Sesame@h/x",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["info", "verify", "dump", "recover"])
+def test_keys_in_a_url_that_is_wrong_are_never_shown(url: str, command: str) -> None:
+    ran = rmqtool(command, url)
+    assert ran.code in (2, 4), ran
+    assert "Sesame" not in ran.out + ran.err
+    assert ran.err.count("\n") == 1
