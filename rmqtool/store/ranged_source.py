@@ -25,7 +25,8 @@ FAILURES_MAX: Final = 3
 PATIENCE_S: Final = 60.0
 """Seconds that may be spent on requests that fail, without one that works between them, before all is given up."""
 REASON_MAX: Final = 200
-_USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]*@")
+_USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s]*@|[^/\s@:]*:(?![0-9]*(?:/|$))[^\s@]*@)")
+"""Of a URL; a secret may have slashes in it, though it must not, and what looks like a port is none."""
 
 
 class RangeFile(Protocol):

@@ -86,6 +86,8 @@ def connect(url: str) -> RemotePlace:
     except ImportError as error:
         raise UnsupportedError(f"{shown(url)}: needs pyarrow: {how_to_install('remote')}") from error
     split = urlsplit(url)
+    if urlsplit(without_user(url)).netloc != split.netloc.rpartition("@")[2]:
+        raise UsageError(f"{shown(url)}: a slash in a key or its secret is written %2F")
     scheme = split.scheme.lower()
     if scheme in ("s3", "s3a", "s3n"):
         return RemotePlace(_s3(fs, url), unquote(f"{split.hostname}{split.path}").strip("/"), shown(url))
@@ -228,12 +230,12 @@ def _base(path: str) -> str:
 
 def shown(url: str) -> str:
     """A URL without what must not be shown: credentials and options."""
+    url = without_user(url)
     try:
         split = urlsplit(url)
     except ValueError:
-        return without_user(url)
-    host = split.netloc.rpartition("@")[2]
-    return f"{split.scheme}://{host}{split.path}".rstrip("/")
+        return url
+    return f"{split.scheme}://{split.netloc}{split.path}".rstrip("/")
 
 
 def _s3(fs: Any, url: str) -> Any:

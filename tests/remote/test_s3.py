@@ -203,7 +203,8 @@ def test_keys_in_a_url_are_never_shown(proxy: Proxy, tmp_path: Path) -> None:
     "url",
     [
         "s3://Name:Sesame@/x", "s3://Name:Sesame@[/x", "s3://Name:Sesame@b/x?secret=Sesame", "gs://Name:Sesame@",
-        "hdfs://Name:Sesame@no-such:99999/x", "ftp://Name:Sesame@127.0.0.1:1/x", "nosuch://Name:Sesame@h/x",
+        "s3://Name:a/Sesame@b/x", "s3://Name:a/b/Sesame@b/x", "hdfs://Name:Sesame@no-such:99999/x",
+        "ftp://Name:Sesame@127.0.0.1:1/x", "nosuch://Name:Sesame@h/x",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["info", "verify", "dump", "recover"])
