@@ -1,18 +1,20 @@
 """The bundle's file: a tar compressed with zstd, of plain numbered members and a manifest that names them.
 
 Members have numbers instead of the store's paths, and no links, extensions or attributes, so that neither a name nor a
-size in a bundle from elsewhere can do anything before the manifest has been checked as a whole.
+size in a bundle from elsewhere can do anything before the manifest has been checked as a whole. The manifest has a
+digest of every member, and the last member that of the manifest: a bundle is read as it was written, or not at all.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -22,11 +24,13 @@ import zstandard
 from rmqtool.errors import RmqtoolError, UnreadableError, WriteError
 from rmqtool.evidence.store_copy import CopiedFile, Included
 from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.file_kinds import kind_of
 from rmqtool.store.source import FileSource, reason
 
 FORMAT: Final = "rmqtool-evidence"
-VERSION: Final = 1
+VERSION: Final = 2
 MANIFEST: Final = "manifest.json"
+MANIFEST_DIGEST: Final = "manifest.blake2b"
 ANSWERS: Final = "answers.json"
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 """The first bytes of a file that zstd compressed."""
@@ -34,13 +38,17 @@ BLOCK: Final = 512
 FILES: Final = "files/"
 FILES_MAX: Final = 1_000_000
 DEPTH_MAX: Final = 16
-TEXT_MAX: Final = 256 << 20
+TEXT_MAX: Final = 512 << 20
 """Bytes of the manifest, which is taken into memory."""
 FILE_SIZE_MAX: Final = 1 << 40
+NAME_MAX: Final = 255
+"""Bytes of the name of a file."""
+_TIME_MAX_NS: Final = 1 << 62
 DATA_MAX: Final = 64 << 30
 """Bytes of a bundle after decompression."""
 _WINDOW_MAX: Final = 1 << 27
 _CHUNK: Final = 1 << 20
+_DIGEST_BYTES: Final = 16
 _LEVEL: Final = 9
 
 
@@ -55,7 +63,6 @@ class BundleManifest:
     Attributes:
         store: where the store lies on its machine.
         broker_version: that a person chose; None where the files show it.
-        commitlog_directories, sizes: how the store was opened.
         is_whole: whether the commit log is in it.
         differences: in what the answers from the bundle differ from those about the store; none if they are the same.
         left_out_files: files of the store beyond those that are listed.
@@ -65,6 +72,7 @@ class BundleManifest:
         findings: counts by id, of the store.
         files: what is in it of each file.
         properties: of the broker's properties file, those that may be shared; None where there was none.
+        texts: digests of the members that are no files of the store, by name.
     """
 
     made_ms: int
@@ -78,12 +86,11 @@ class BundleManifest:
     files: tuple[CopiedFile, ...]
     directories: tuple[str, ...]
     broker_version: str | None = None
-    commitlog_directories: tuple[str, ...] = ()
-    sizes: dict[str, int] = field(default_factory=dict)
     properties: dict[str, str] | None = None
     left_out_files: int = 0
     logs: tuple[str, ...] = ()
     hides_names: bool = False
+    texts: dict[str, str] = field(default_factory=dict)
 
     @property
     def gives_own_answers(self) -> bool:
@@ -123,15 +130,17 @@ def write_bundle(target: Path, root: Path, manifest: BundleManifest, texts: Mapp
 
 def _write_members(output: IO[bytes], root: Path, manifest: BundleManifest, texts: Mapping[str, bytes]) -> None:
     with (
-        zstandard.ZstdCompressor(level=_LEVEL).stream_writer(output, closefd=False) as compressor,
+        zstandard.ZstdCompressor(_LEVEL, write_checksum=True).stream_writer(output, closefd=False) as compressor,
         tarfile.open(fileobj=compressor, mode="w|", format=tarfile.USTAR_FORMAT) as archive,
     ):
-        for name, text in texts.items():
-            _add(archive, name, text)
-        for number, file in enumerate(manifest.files):
-            _add_file(archive, f"{FILES}{number}", root, file)
-        content = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
-        _add(archive, MANIFEST, json.dumps(content, indent=1).encode())
+        digests = {name: _add(archive, name, text) for name, text in texts.items()}
+        files = tuple(
+            replace(file, digest=_add_file(archive, f"{FILES}{number}", root, file))
+            for number, file in enumerate(manifest.files)
+        )
+        content = {"format": FORMAT, "version": VERSION, **asdict(replace(manifest, files=files, texts=digests))}
+        digest = _add(archive, MANIFEST, json.dumps(content, indent=1).encode())
+        _add(archive, MANIFEST_DIGEST, digest.encode())
 
 
 def unpack(bundle: Path, target: Path, data_max: int = DATA_MAX) -> tuple[BundleManifest, bytes]:
@@ -149,8 +158,8 @@ def unpack(bundle: Path, target: Path, data_max: int = DATA_MAX) -> tuple[Bundle
     try:
         parts.mkdir()
         root.mkdir()
-        with _decompressed(bundle, data_max) as stream:
-            manifest, answers = _read_members(stream, parts)
+        with _members_of(bundle, data_max) as members:
+            manifest, answers = _read_members(members, parts)
         _check(manifest)
         if not manifest.is_whole:
             return manifest, answers
@@ -169,42 +178,102 @@ def unpack(bundle: Path, target: Path, data_max: int = DATA_MAX) -> tuple[Bundle
     return manifest, answers
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    info = tarfile.TarInfo(name)
-    info.size = len(content)
-    archive.addfile(info, io.BytesIO(content))
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> str:
+    """Add a member; its digest."""
+    return _add_stream(archive, name, len(content), io.BytesIO(content))
 
 
-def _add_file(archive: tarfile.TarFile, name: str, root: Path, file: CopiedFile) -> None:
-    """Add the bytes of a file up to its last one that is not zero; its ranges one after the other."""
+def _add_file(archive: tarfile.TarFile, name: str, root: Path, file: CopiedFile) -> str:
+    """Add the bytes of a file up to its last one that is not zero, its ranges one after the other; the digest of it."""
     path = root / file.path
     if file.included is Included.RANGES:
         with path.open("rb") as content:
-            _add(archive, name, b"".join(os.pread(content.fileno(), size, at) for at, size in file.ranges))
+            return _add(archive, name, b"".join(os.pread(content.fileno(), size, at) for at, size in file.ranges))
     if file.included not in (Included.WHOLE, Included.REDACTED):
-        return
+        return ""
     with FileSource.open(path) as source:
         length = last_data_end(source, 0, source.size)
-    if length:
-        info = tarfile.TarInfo(name)
-        info.size = length
-        with path.open("rb") as content:
-            archive.addfile(info, content)
+    if not length:
+        return ""
+    with path.open("rb") as content:
+        return _add_stream(archive, name, length, content)
 
 
-class _MemberStream:
-    """What a bundle decompresses to, counted."""
+def _add_stream(archive: tarfile.TarFile, name: str, length: int, content: IO[bytes]) -> str:
+    info = tarfile.TarInfo(name)
+    info.size = length
+    digest = _digest()
+
+    class Digesting(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            part = content.read(size)
+            digest.update(part)
+            return part
+
+    archive.addfile(info, Digesting())
+    return digest.hexdigest()
+
+
+def _digest() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
+
+
+class _Members:
+    """The members of a bundle, one after the other, as it decompresses to them.
+
+    Attributes:
+        digests: of the members that were read, by name.
+    """
 
     def __init__(self, source: IO[bytes], limit: int) -> None:
+        self.digests: dict[str, str] = {}
         self._source = source
         self._left = limit
 
-    def read(self, length: int) -> bytes:
-        """So many bytes, at most `_CHUNK`.
+    def header(self) -> tarfile.TarInfo:
+        """The next member, which must be a plain file of a name that none before it had.
 
         Raises:
-            BundleError: it ends before, or is larger than allowed.
+            BundleError: it is something else, or no bundle has so many.
         """
+        try:
+            header = tarfile.TarInfo.frombuf(self._read(BLOCK), "utf-8", "strict")
+        except (tarfile.HeaderError, UnicodeError) as error:
+            raise BundleError(f"not a bundle, or damaged: {error}") from error
+        if header.type != tarfile.REGTYPE or header.size < 0:
+            raise BundleError("has a member that is not a plain file")
+        if header.name in self.digests:
+            raise BundleError(f"has the member {header.name!r} twice")
+        if len(self.digests) > FILES_MAX:
+            raise BundleError("has too many members")
+        return header
+
+    def chunks(self, header: tarfile.TarInfo) -> Iterator[bytes]:
+        """The content of a member, and the padding after it read too."""
+        digest = _digest()
+        for start in range(0, header.size, _CHUNK):
+            chunk = self._read(min(_CHUNK, header.size - start))
+            digest.update(chunk)
+            yield chunk
+        if any(self._read(-header.size % BLOCK)):
+            raise BundleError("has something between two members")
+        self.digests[header.name] = digest.hexdigest()
+
+    def text(self, header: tarfile.TarInfo) -> bytes:
+        """The content of a member that is taken into memory."""
+        if header.size > TEXT_MAX:
+            raise BundleError(f"has the member {header.name!r} larger than allowed")
+        return b"".join(self.chunks(header))
+
+    def demand_end(self) -> None:
+        """Read to the end, so that the checksum of the compression is looked at; nothing more may come."""
+        left = tarfile.RECORDSIZE
+        while part := self._source.read(_CHUNK):
+            left -= len(part)
+            if any(part) or left < 0:
+                raise BundleError("has something after its last member")
+
+    def _read(self, length: int) -> bytes:
         content = b""
         while len(content) < length:
             part = self._source.read(length - len(content))
@@ -216,57 +285,52 @@ class _MemberStream:
             raise BundleError("larger than allowed after decompression")
         return content
 
-    def chunks(self, length: int) -> Iterator[bytes]:
-        """The next bytes, and the padding after them read too."""
-        for start in range(0, length, _CHUNK):
-            yield self.read(min(_CHUNK, length - start))
-        self.read(-length % BLOCK)
-
 
 @contextmanager
-def _decompressed(bundle: Path, limit: int) -> Iterator[_MemberStream]:
+def _members_of(bundle: Path, limit: int) -> Iterator[_Members]:
     try:
         file = bundle.open("rb")
     except OSError as error:
         raise UnreadableError(f"{bundle}: {reason(error)}") from error
-    with file, zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX).stream_reader(file) as reader:
-        yield _MemberStream(reader, limit)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX)
+    with file, decompressor.stream_reader(file, read_across_frames=True) as reader:
+        yield _Members(reader, limit)
 
 
-def _read_members(stream: _MemberStream, parts: Path) -> tuple[BundleManifest, bytes]:
-    """Write the numbered members into a directory; the manifest, which is the last member, and the answers."""
-    names: set[str] = set()
+def _read_members(members: _Members, parts: Path) -> tuple[BundleManifest, bytes]:
+    """Write the numbered members into a directory; the manifest, which is the last one but its digest, and the answers.
+
+    Raises:
+        BundleError: a member is not the one that the manifest is about.
+    """
     answers = b""
-    while len(names) <= FILES_MAX:
-        try:
-            header = tarfile.TarInfo.frombuf(stream.read(BLOCK), "utf-8", "strict")
-        except tarfile.HeaderError as error:
-            raise BundleError(f"not a bundle, or damaged: {error}") from error
-        if header.type != tarfile.REGTYPE or header.size < 0:
-            raise BundleError("has a member that is not a plain file")
-        if header.name in names:
-            raise BundleError(f"has the member {header.name!r} twice")
-        names.add(header.name)
-        if header.name == MANIFEST:
-            return _parsed_manifest(stream, header.size), answers
+    while (header := members.header()).name != MANIFEST:
         number = header.name.removeprefix(FILES)
         if header.name.startswith(FILES) and number.isascii() and number.isdigit() and number == str(int(number[:9])):
             with (parts / number).open("xb", buffering=0) as file:
-                for chunk in stream.chunks(header.size):
+                for chunk in members.chunks(header):
                     file.seek(len(chunk), os.SEEK_CUR) if not any(chunk) else file.write(chunk)
-        elif header.name == ANSWERS and header.size <= TEXT_MAX:
-            answers = b"".join(stream.chunks(header.size))
+        elif header.name == ANSWERS:
+            answers = members.text(header)
         else:
-            for _ in stream.chunks(header.size):
+            for _ in members.chunks(header):
                 pass
-    raise BundleError("has too many members")
+    contents = dict(members.digests)
+    raw = members.text(header)
+    last = members.header()
+    if last.name != MANIFEST_DIGEST or members.text(last) != members.digests[MANIFEST].encode():
+        raise BundleError("damaged: its manifest is not the one that was written")
+    members.demand_end()
+    manifest = _parsed_manifest(raw)
+    listed = {f"{FILES}{number}": file.digest for number, file in enumerate(manifest.files) if file.digest}
+    if contents != {**listed, **manifest.texts}:
+        raise BundleError("damaged: a member is not the one that was written")
+    return manifest, answers
 
 
-def _parsed_manifest(stream: _MemberStream, size: int) -> BundleManifest:
-    if size > TEXT_MAX:
-        raise BundleError("has a manifest larger than allowed")
+def _parsed_manifest(raw: bytes) -> BundleManifest:
     try:
-        manifest = json.loads(b"".join(stream.chunks(size)))
+        manifest = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise BundleError("has a manifest that is not JSON") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -280,17 +344,28 @@ def _parsed_manifest(stream: _MemberStream, size: int) -> BundleManifest:
 
 
 def _check(manifest: BundleManifest) -> None:
-    """Refuse paths that a store in a directory of its own does not have."""
+    """Refuse paths that a store in a directory of its own does not have, and files that are not what they are for."""
     paths = [file.path for file in manifest.files]
     if len(paths) != len(set(paths)) or len(paths) > FILES_MAX or len(manifest.directories) > FILES_MAX:
         raise BundleError("names a file twice, or too many files")
-    for path in (*paths, *manifest.directories, *manifest.commitlog_directories):
+    for path in (*paths, *manifest.directories):
         parts = path.split("/")
-        is_plain = all(part not in ("", ".", "..") and len(os.fsencode(part)) <= 255 for part in parts)
+        is_plain = all(part not in ("", ".", "..") and len(_encoded(part)) <= NAME_MAX for part in parts)
         if not is_plain or len(parts) > DEPTH_MAX or "\0" in path:
             raise BundleError(f"names a path that no store has: {path!r}")
-    if any(not 0 <= file.size <= FILE_SIZE_MAX for file in manifest.files):
-        raise BundleError("names a file larger than allowed")
+    for file in manifest.files:
+        if not 0 <= file.size <= FILE_SIZE_MAX or abs(file.mtime_ns) > _TIME_MAX_NS:
+            raise BundleError(f"names a size or time that no file has: {file.path!r}")
+        if file.digest and manifest.gives_own_answers and file.kind != kind_of(file.path).value:
+            raise BundleError(f"has a file under a path that is not for its kind: {file.path!r}")
+
+
+def _encoded(text: str) -> bytes:
+    """A part of a path as the file system has it; the half of a character, which none has, is as long as no name."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return bytes(NAME_MAX + 1)
 
 
 def _settle(part: Path, path: Path, file: CopiedFile) -> None:

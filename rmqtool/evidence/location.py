@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from rmqtool.engine.rules.settings import all_settings
@@ -34,9 +34,8 @@ class BundleLocation(StoreLocation):
         origin: the store's path on its own machine, which further commands are about.
         properties: of the broker's properties file, that may be shared; None where the bundle has none.
         broker_version: that was chosen when the bundle was made.
-        commitlog: its directories that were named, relative to the store.
-        sizes: file sizes that were named.
-        answers: as they were recorded; None if the bundle gives the store's own.
+        answers: as they were recorded.
+        gives_own_answers: whether the bundle's files give the store's own answers.
         differences: between both; None where nothing can be computed from the bundle.
         files: of the store, by path.
     """
@@ -44,9 +43,8 @@ class BundleLocation(StoreLocation):
     origin: str = ""
     properties: Mapping[str, str] | None = None
     broker_version: str | None = None
-    commitlog: tuple[str, ...] = ()
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    answers: bytes | None = None
+    answers: bytes = b""
+    gives_own_answers: bool = False
     differences: tuple[str, ...] | None = None
     files: tuple[str, ...] = ()
 

@@ -62,6 +62,7 @@ class CopiedFile:
 
     Attributes:
         ranges: file position and length of each range; empty unless only ranges are included.
+        digest: of the bytes that are in the bundle; empty where none are.
     """
 
     path: str
@@ -70,6 +71,7 @@ class CopiedFile:
     kind: str
     included: Included
     ranges: tuple[tuple[int, int], ...] = ()
+    digest: str = ""
 
 
 def data_bytes(store: Store, *, with_log: bool) -> int:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
+import rmqtool
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.errors import UnsupportedError
 from rmqtool.evidence.location import BundleLocation
+from rmqtool.report.json_schemas import JsonObject
 from rmqtool.store.location import StoreLocation
 from rmqtool.times import time_text
 
 if TYPE_CHECKING:
     from rmqtool.evidence.recorded import RecordedAnswers
+    from rmqtool.forecast.result import Forecast
+
+_COMPARED: Final = ("verdict", "headline", "findings", "checked", "left_out_bytes", "complete")
 
 
 def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocation:
@@ -42,9 +48,8 @@ def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocati
         manifest.store,
         manifest.properties,
         manifest.broker_version,
-        manifest.commitlog_directories,
-        manifest.sizes,
-        None if manifest.gives_own_answers else answers,
+        answers,
+        manifest.gives_own_answers,
         manifest.differences if manifest.is_whole else None,
         tuple(file.path for file in manifest.files),
     )
@@ -60,7 +65,7 @@ def recorded_of(place: StoreLocation, messages: Messages, *, asks_more: bool) ->
         BundleError: they are damaged, or made to do harm.
         UnsupportedError: the bundle does not have what another answer needs.
     """
-    if not isinstance(place, BundleLocation) or place.answers is None:
+    if not isinstance(place, BundleLocation) or place.gives_own_answers:
         return None
     if asks_more and place.differences is None:
         raise UnsupportedError(
@@ -75,3 +80,33 @@ def recorded_of(place: StoreLocation, messages: Messages, *, asks_more: bool) ->
 
     messages.warn("it was recorded on the machine of the store, because the bundle does not have all that it takes")
     return replace(parse_answers(place.answers), files=place.files)
+
+
+def demand_as_recorded(place: StoreLocation, computed: JsonObject, forecasts: Sequence[Forecast] | None = None) -> None:
+    """Refuse an answer from the files of a bundle that is another one than was recorded where the store is.
+
+    Args:
+        computed: what `verify` or `forecast` sums up in JSON.
+        forecasts: of `forecast`; None is for `verify`.
+
+    Raises:
+        BundleError: it is another one, and neither is known to be the store's.
+    """
+    if not isinstance(place, BundleLocation) or not place.gives_own_answers:
+        return
+    from rmqtool.evidence.bundle import BundleError
+    from rmqtool.evidence.recorded import parse_answers
+
+    answers = parse_answers(place.answers)
+    recorded = answers.verify.summary() if forecasts is None else answers.forecast.ending()
+    starts = (
+        {} if answers.forecast.is_cut else {one.broker_version: one.as_json() for one in answers.forecast.forecasts}
+    )
+    own = {one.broker_version: one.as_json() for one in forecasts or ()}
+    is_same = all(starts[version] == own[version] for version in starts.keys() & own.keys())
+    if not is_same or any(recorded.get(name) != computed.get(name) for name in _COMPARED):
+        raise BundleError(
+            f"{place}: two answers, of which neither may be the store's. Recorded on its machine: "
+            f"{recorded['headline']!r}. Computed from the bundle: {computed['headline']!r}. The bundle was changed, or "
+            f"made by an rmqtool that judges otherwise than {rmqtool.__version__}"
+        )

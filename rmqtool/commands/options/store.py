@@ -26,7 +26,7 @@ from rmqtool.memory import settle
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.store.config.broker_conf import BrokerConf
-from rmqtool.store.directory import Settings, Store, survey, with_settings
+from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
 from rmqtool.store.log_owner import ForeignDirectory, foreign_directory
@@ -280,7 +280,8 @@ def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: b
 
 
 def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
-    options = _with_bundle(place, options) if isinstance(place, BundleLocation) else options
+    if isinstance(place, BundleLocation):
+        options = replace(options, broker_version=options.broker_version or place.broker_version)
     refuse_bundle(place if isinstance(place, Path) else place.path)
     rules = rules_for(options.broker_version) if options.broker_version is not None else None
     recorded = place.properties if isinstance(place, BundleLocation) else None
@@ -321,17 +322,6 @@ def refuse_bundle(path: Path | None) -> None:
 
     if is_bundle(path):
         raise NotAStoreError(f"{path}: a support bundle; only `rmqtool verify` and `rmqtool forecast` read it")
-
-
-def _with_bundle(bundle: BundleLocation, options: StoreOptions) -> StoreOptions:
-    """What a person says about a bundle goes before what it says of itself."""
-    sizes = Settings(**bundle.sizes)  # type: ignore[arg-type]
-    return replace(
-        options,
-        broker_version=options.broker_version or bundle.broker_version,
-        commitlog=options.commitlog or [bundle.path / named for named in bundle.commitlog if bundle.path] or None,
-        sizes=with_settings(sizes, **vars(options.sizes)) if options.sizes is not None else sizes,
-    )
 
 
 def command_line(place: Path | StoreLocation, options: StoreOptions) -> CommandLine:

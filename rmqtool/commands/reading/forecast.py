@@ -12,7 +12,7 @@ import typer
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.bundle import recorded_of, store_of_bundle
+from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
 from rmqtool.commands.options.store import (
     FromVersionOption,
     ObjectFormatOption,
@@ -144,6 +144,8 @@ def forecast(
         assessment = forecast_assessment(opened, line, forecasts, effects)
         step = step_after(line, opened, assessment, forecasts, effects)
         ending = {**assessment.as_json(), **step.as_json(), **vars(effects)}
+        if is_plain:
+            demand_as_recorded(store, ending, forecasts)
         _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
         verdict = assessment.verdict if forecasts else StoreVerdict.NOT_READABLE
     raise typer.Exit(exit_code_of(verdict))

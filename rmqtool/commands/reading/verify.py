@@ -13,7 +13,7 @@ import rmqtool
 from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.bundle import recorded_of, store_of_bundle
+from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.option_values import duration_s
 from rmqtool.commands.options.output_files import demand_writable, refuse_dash
@@ -139,7 +139,10 @@ def verify(
         summary = _run(opened, run, options, split_runner)
     assessment, step = judged(opened, line, run.tally, summary)
     files = [entry.path for entries in opened.store.files.values() for entry in entries]
-    run.report({**summary.as_json(), **assessment.as_json(), **step.as_json()}, files, junit, sarif)
+    summary_json = {**summary.as_json(), **assessment.as_json(), **step.as_json()}
+    if is_plain:
+        demand_as_recorded(store, summary_json)
+    run.report(summary_json, files, junit, sarif)
     if summary.findings["index.unknown-slot-count"]:
         messages.warn("the index was not checked: nothing in it shows its slot count; pass --index-slots N")
     for unread in summary.not_looked_at:
