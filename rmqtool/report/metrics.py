@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rmqtool.report.text import escaped
 from rmqtool.report.text_file import replace_text
 
 
@@ -40,4 +41,6 @@ def _lines(metrics: Iterable[Metric]) -> Iterator[str]:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    r"""A label's value: `\u202e` for what is not printable, `\\` for a backslash, and both as Prometheus reads them."""
+    visible = escaped(value.replace("\\", "\\\\"))
+    return visible.replace("\\", "\\\\").replace('"', '\\"')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -31,10 +33,29 @@ def test_samples_of_one_name_have_one_heading(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_labels_are_escaped(tmp_path: Path) -> None:
+LABELS = {
+    'a"b': r"a\"b",
+    "c\nd\x1b[2J\u202e\udce9": r"c\\nd\\x1b[2J\\u202e\\udce9",
+    r"c\nd\u202e": r"c\\\\nd\\\\u202e",
+    "订单": "订单",
+}
+
+
+def test_labels_are_printable_and_unambiguous(tmp_path: Path) -> None:
     path = tmp_path / "rmqtool.prom"
-    write_metrics(path, [Metric("up", "gauge", "Text.", 1, {"topic": 'a"b\\c\nd\udce9'})])
-    assert path.read_text().splitlines()[-1] == 'up{topic="a\\"b\\\\c\\nd\\udce9"} 1'
+    write_metrics(path, [Metric("up", "gauge", "Text.", 1, {"topic": label}) for label in LABELS])
+    lines = path.read_text("utf-8").splitlines()[2:]
+    assert lines == [f'up{{topic="{text}"}} 1' for text in LABELS.values()]
+    assert all(line.isprintable() for line in lines)
+    assert [visible(line) for line in lines] == list(LABELS)
+
+
+def visible(line: str) -> str:
+    """What Prometheus reads (it knows three escapes, and refuses a line with another), with our escapes undone."""
+    value = re.fullmatch(r'up\{topic="((?:[^"\\]|\\["n\\])*)"\} 1', line)
+    assert value is not None
+    read = re.sub(r'\\(["n\\])', lambda escape: {"n": "\n"}.get(escape[1], escape[1]), value[1])
+    return re.sub(r"\\(\\|n|x..|u....)", lambda escape: str(ast.literal_eval(f'"{escape[0]}"')), read)
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
