@@ -160,7 +160,7 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
         raise UsageError("--follow and --reverse exclude each other")
     if ask.follow and output is OutputFormat.JSON:
         raise UsageError("--follow never closes a JSON array; --format jsonl writes an object a line")
-    if ask.hex_width is not None and output is OutputFormat.CSV:
+    if ask.hex_width is not None and output.is_csv:
         raise UsageError("--hex has no form as CSV")
 
 

@@ -1,9 +1,15 @@
-"""Writes rows in the form that was asked for: table, JSON array, JSON lines or CSV, one row at a time."""
+"""Writes rows in the form that was asked for: table, JSON array, JSON lines or CSV, one row at a time.
+
+A spreadsheet runs a cell of CSV that starts as a formula does, and bodies, keys and topics are text of strangers. So
+`csv` has an apostrophe before such text; `csv-raw` has the text as it is. Where the output goes makes no difference: a
+pipe may end in a file that somebody opens.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from functools import cache
@@ -14,6 +20,10 @@ from rmqtool.report.text import escaped, json_escaped
 
 FOR_PEOPLE: Final = frozenset({"bytes_text"})
 """Fields that only a table shows."""
+_GUARDED: Final = re.compile(r"['=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
+"""How text begins that a spreadsheet may run, in full width too, or that could be taken for guarded text."""
+_NUMBER: Final = re.compile(r"[+-]?\d{1,20}(\.\d{1,20})?", re.ASCII)
+"""What a spreadsheet takes for a number, which does nothing."""
 
 
 class OutputFormat(StrEnum):
@@ -23,6 +33,11 @@ class OutputFormat(StrEnum):
     JSON = "json"
     JSONL = "jsonl"
     CSV = "csv"
+    CSV_RAW = "csv-raw"
+
+    @property
+    def is_csv(self) -> bool:
+        return self in (OutputFormat.CSV, OutputFormat.CSV_RAW)
 
 
 class ObjectFormat(StrEnum):
@@ -93,19 +108,24 @@ class JsonWriter:
 class CsvWriter:
     """Comma-separated values with a header; lists and objects are JSON text, what is not printable is escaped."""
 
-    def __init__(self, stream: TextIO, fields: Sequence[str]) -> None:
+    def __init__(self, stream: TextIO, fields: Sequence[str], *, is_raw: bool = False) -> None:
+        """Begin with the header.
+
+        Args:
+            is_raw: leave text as it is that a spreadsheet would run.
+        """
         self._fields = tuple(fields)
+        self._cell = _csv_cell if is_raw else _guarded_cell
         self._writer = csv.writer(stream, lineterminator="\n")
         self._writer.writerow(self._fields)
 
     def write(self, row: DumpRow) -> None:
-        self._writer.writerow([_csv_cell(row.get(field)) for field in self._fields])
+        self._writer.writerow([self._cell(row.get(field)) for field in self._fields])
 
     def write_block(self, block: RowBlock) -> None:
         block = block.with_fields(self._fields)
-        columns = (
-            [value if type(value) is int else _csv_cell(value) for value in column] for column in block.columns()
-        )
+        cell = self._cell
+        columns = ([value if type(value) is int else cell(value) for value in column] for column in block.columns())
         self._writer.writerows(zip(*columns, strict=True))
 
     def close(self) -> None:
@@ -140,7 +160,7 @@ def row_writer(
     width: int | None = None,
     color: bool = False,
 ) -> RowWriter:
-    """The writer of a form: table, json, jsonl or csv.
+    """The writer of a form: table, json, jsonl, csv or csv-raw.
 
     Args:
         all_fields: every field that a row may have, which are CSV's columns.
@@ -148,8 +168,8 @@ def row_writer(
         width: columns of the terminal; None where there is none.
     """
     writer: RowWriter
-    if form == "csv":
-        return CsvWriter(stream, fields or all_fields)
+    if OutputFormat(form).is_csv:
+        return CsvWriter(stream, fields or all_fields, is_raw=form == OutputFormat.CSV_RAW)
     if form == "table":
         from rmqtool.report.tables import TableWriter
 
@@ -222,6 +242,13 @@ def _row_type(fields: tuple[str, ...]) -> Callable[..., Any]:
 def _encoder(unicode: bool, indent: int | None) -> json.JSONEncoder:
     """One of each kind: `json.dumps` makes a new one for every value."""
     return json.JSONEncoder(ensure_ascii=not unicode, indent=indent)
+
+
+def _guarded_cell(value: Any) -> str | int | None:
+    """A cell that no spreadsheet runs; without the apostrophe at its start it is what `_csv_cell` makes."""
+    cell = _csv_cell(value)
+    is_guarded = isinstance(value, str) and _GUARDED.match(value) and not _NUMBER.fullmatch(value)
+    return f"'{cell}" if is_guarded else cell
 
 
 def _csv_cell(value: Any) -> str | int | None:

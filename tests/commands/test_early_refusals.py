@@ -100,4 +100,4 @@ def test_commands_without_rows_have_no_csv(name: str, golden: Unpacked) -> None:
 
 @pytest.mark.parametrize("name", ["dump", "get", "verify", "diff", "stats", "search", "append", "undo", "formats"])
 def test_commands_with_rows_have_it(name: str) -> None:
-    assert list(format_option(name).type.choices) == ["table", "json", "jsonl", "csv"]
+    assert list(format_option(name).type.choices) == ["table", "json", "jsonl", "csv", "csv-raw"]

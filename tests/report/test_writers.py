@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import tracemalloc
@@ -23,7 +24,7 @@ from rmqtool.report.file_rows import FIELDS
 from rmqtool.report.hexview import HexField, hex_lines
 from rmqtool.report.rows import MESSAGE_FIELDS, RowBlock, bad_row, blank_row
 from rmqtool.report.tables import TableWriter
-from rmqtool.report.text import columns_of
+from rmqtool.report.text import columns_of, escaped
 from rmqtool.report.writers import row_writer
 
 FIGURES = (*COUNTED, *QUEUE_FIGURES, *(name for names in KEYS.values() for name in names))
@@ -107,6 +108,31 @@ def test_color_is_only_there_when_asked_for() -> None:
     assert written(rows, width=80, color=True).count("\x1b[0m") == 2
 
 
+FORMULAS = ("=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1+1", "＋1", "－1", "＠A1", "'=1", "'")
+PLAIN = ("", "a=1", " =1", "-1", "+5.25", "[1]", "订单", '"=1"')
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_no_cell_of_csv_is_a_formula(at_once: bool) -> None:
+    texts = (*FORMULAS, *PLAIN)
+    rows = [message(topic=text, flag=-1) for text in texts]
+    cells: dict[str, list[str]] = {}
+    for form in ("csv", "csv-raw"):
+        stream = io.StringIO()
+        writer = row_writer(form, stream, MESSAGE_FIELDS, ["topic", "flag"])
+        if at_once:
+            writer.write_block(RowBlock(len(rows), MESSAGE_FIELDS, lambda name: [row[name] for row in rows]))
+        else:
+            for row in rows:
+                writer.write(row)
+        table = list(csv.reader(io.StringIO(stream.getvalue())))[1:]
+        assert {cell for _, cell in table} == {"-1"}
+        cells[form] = [cell for cell, _ in table]
+    assert cells["csv-raw"] == list(map(escaped, texts))
+    assert cells["csv"] == [f"'{escaped(text)}" if text in FORMULAS else text for text in texts]
+    assert [cell.removeprefix("'") for cell in cells["csv"]] == cells["csv-raw"]
+
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-(1 << 63), (1 << 63) - 1), TEXTS, st.lists(TEXTS, max_size=2)
@@ -116,7 +142,7 @@ VALUES = st.one_of(
 @settings(suppress_health_check=[HealthCheck.too_slow])  # which is about the machine, not about the values
 @given(
     values=st.lists(st.tuples(VALUES, VALUES, TEXTS), min_size=1, max_size=4),
-    form=st.sampled_from(["json", "jsonl", "csv", "table"]),
+    form=st.sampled_from(["json", "jsonl", "csv", "csv-raw", "table"]),
     fields=st.sampled_from([None, ["tags"], ["topic", "keys", "finding", "properties"], ["finding"]]),
     encoding=st.sampled_from(["utf-8", "latin-1"]),
 )

@@ -183,7 +183,7 @@ class _Output:
         self._rows: list[dict[str, Any]] = []
         self._screen = screen()
         self._writer = (
-            row_writer(output.value, sys.stdout, FIELDS) if output in (OutputFormat.JSONL, OutputFormat.CSV) else None
+            row_writer(output.value, sys.stdout, FIELDS) if output is OutputFormat.JSONL or output.is_csv else None
         )
         # A badly damaged store has more findings than memory should hold where they have gone out already.
         self._keeps_rows = keeps_rows or self._writer is None

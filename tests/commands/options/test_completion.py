@@ -79,7 +79,7 @@ def test_topics_are_those_of_the_store(golden: Unpacked) -> None:
         (["fixture", "damage", "log-bit"], {"log-bit-flip-late"}),
         (["dump", "x", "--fields", "topic,store_t"], {"topic,store_timestamp_ms"}),
         (["info", "x", "--timezone", "Asia/Sh"], {"Asia/Shanghai"}),
-        (["verify", "x", "--format", ""], {"table", "json", "jsonl", "csv"}),
+        (["verify", "x", "--format", ""], {"table", "json", "jsonl", "csv", "csv-raw"}),
         (["info", "x", "--format", "j"], {"json", "jsonl"}),
     ],
 )

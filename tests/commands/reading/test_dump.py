@@ -342,3 +342,17 @@ def test_files_outside_of_the_range_are_not_read(golden_copy: Unpacked) -> None:
     assert rmqtool("dump", store, *part).code == 0
     assert rmqtool("dump", store, *part, "--reverse").code == 0
     assert rmqtool("dump", store).code == 3
+
+
+def test_csv_of_every_command_holds_no_formula(tmp_path: Path) -> None:
+    store, formula = tmp_path / "store", "=HYPERLINK(1)"
+    put = ("append", store, "--create", "--topic", "T", "--queue-id", "0", "--body", formula, "--tags", formula)
+    assert rmqtool(*put).code == 0
+    place = ("--topic", "T", "--queue-id", "0", "--queue-offset", "0")
+    for command in (("dump", store), ("get", store, *place)):
+        for form, cell in (("csv", f"'{formula}"), ("csv-raw", formula)):
+            ran = rmqtool(*command, "--body", "text", "--format", form)
+            (row,) = csv.DictReader(io.StringIO(ran.out))
+            assert (row["tags"], row["body"], row["flag"]) == (cell, cell, "0")
+    (row,) = map(json.loads, rmqtool("dump", store, "--body", "text", "--format", "jsonl").out.splitlines())
+    assert (row["tags"], row["body"]) == (formula, formula)
