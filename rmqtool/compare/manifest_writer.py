@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
 from zlib import crc32
@@ -27,8 +24,7 @@ from rmqtool.compare.manifest import (
 )
 from rmqtool.compare.rows import LogTotals, QueueNumbers
 from rmqtool.compare.run import ComparedStore
-from rmqtool.errors import WriteError
-from rmqtool.store.source import reason
+from rmqtool.report.own_file import OwnFile, replaced_own
 
 _LEVEL: Final = 1
 """Of packing: most of a manifest is digests, which no effort makes smaller."""
@@ -43,18 +39,19 @@ def write_manifest(
     has_rows: bool,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Description:
-    """Write a manifest; a file that is there is replaced once the new one is whole.
+    """Write a manifest; one that is there is replaced once the new one is whole.
 
     Args:
         subject: whose log is that of a store.
         has_rows: keep a digest of each message, and not of blocks only.
 
     Raises:
+        RefusedError: another file is there.
         WriteError: the file cannot be written.
     """
     log = subject.log
     assert isinstance(log, StoreLog)
-    with _whole_file(path) as file:
+    with replaced_own(path, OwnFile.MANIFEST) as file:
         file.write(FIRST_LINE + b"%d\n" % VERSION)
         numbers = QueueNumbers()
         totals = LogTotals()
@@ -98,23 +95,3 @@ def _put(file: BinaryIO, plain: bytes) -> int:
     file.write(CHUNK.pack(len(packed), len(plain), crc32(packed)))
     file.write(packed)
     return place
-
-
-@contextmanager
-def _whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file beside the one that is wanted, renamed to it at the end, removed if that is not reached."""
-    temporary = ""
-    try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-            os.fchmod(descriptor, 0o644)
-        Path(temporary).replace(path)
-        temporary = ""
-    except OSError as error:
-        raise WriteError(f"{path}: {reason(error)}") from error
-    finally:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)

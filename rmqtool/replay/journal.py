@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
+from rmqtool.report.own_file import OwnFile, open_own
 from rmqtool.store.source import Closable, reason
 
 FORMAT: Final = 1
@@ -97,19 +98,21 @@ class ReplayJournal(Closable):
             request: what is replayed, to where.
 
         Raises:
-            RefusedError: another run uses it, or it is the journal of another replay.
-            UnreadableError, WriteError: the file cannot be read or written, or it is no journal.
+            RefusedError: another run uses it, it is the journal of another replay, or no journal.
+            UnreadableError, WriteError: the file cannot be read or written, or is damaged.
         """
         self.id, self.state, self.was_there = secrets.token_hex(8), ReplayState(), False
         self._path, self._descriptor = path, -1
         if path is None:
             return
+        descriptor = open_own(path, OwnFile.REPLAY_STATE, os.O_RDWR | os.O_APPEND)
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise WriteError(f"{path}: {reason(error)}") from error
-        try:
-            self._load(path, dict(request))
+            if descriptor is None:
+                self._create(path, dict(request))
+            else:
+                self._descriptor = descriptor
+                self._lock(path)
+                self._load(path, dict(request))
         except BaseException:
             self.close()
             raise
@@ -129,27 +132,40 @@ class ReplayJournal(Closable):
         if self._descriptor >= 0:
             self._append(_line(self.state))
 
-    def _load(self, path: Path, request: dict[str, Any]) -> None:
+    def _create(self, path: Path, request: dict[str, Any]) -> None:
+        """Make the file with its first line: one without it is taken for somebody else's."""
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o644)
+        except FileExistsError as error:
+            raise RefusedError(f"{path}: appeared just now; another replay may use this state file") from error
+        except OSError as error:
+            raise WriteError(f"{path}: {reason(error)}") from error
+        try:
+            self._lock(path)
+            self._append(_JournalHeader(FORMAT, self.id, request))
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    def _lock(self, path: Path) -> None:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise RefusedError(f"{path}: another replay uses this state file") from error
+
+    def _load(self, path: Path, request: dict[str, Any]) -> None:
         size = os.fstat(self._descriptor).st_size
         if size > SIZE_MAX:
             raise UnreadableError(f"{path}: {size:,} bytes are too many for the state file of a replay")
-        lines = os.pread(self._descriptor, size, 0).split(b"\n") if size else []
+        lines = os.pread(self._descriptor, size, 0).split(b"\n")
         whole = lines[:-1]
         if not whole:
-            if lines and not lines[0].startswith(b'{"format"'[: len(lines[0])]):
-                raise UnreadableError(f"{path}: not the state file of a replay")
-            os.ftruncate(self._descriptor, 0)
-            self._append(_JournalHeader(FORMAT, self.id, request))
-            return
+            raise RefusedError(f"{path}: the first line is not whole, so no replay has sent anything; remove the file")
         try:
             header = msgspec.json.decode(whole[0], type=_JournalHeader)
             line = msgspec.json.decode(whole[-1], type=_Line) if len(whole) > 1 else None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise UnreadableError(f"{path}: not the state file of a replay ({error})") from error
+            raise UnreadableError(f"{path}: the state file of a replay is damaged ({error})") from error
         if header.format != FORMAT:
             raise RefusedError(f"{path}: of another version of rmqtool (format {header.format})")
         if header.request != request:

@@ -7,8 +7,9 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from rmqtool.errors import UnreadableError
+from rmqtool.errors import RefusedError
 from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.report.own_file import OwnFile
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.source import read_range
 from rmqtool.store.view import StoreView
@@ -19,7 +20,7 @@ SIZE_MAX: Final = 4096
 
 @dataclass(frozen=True)
 class MirrorState:
-    """The file. Without one, or with one that is damaged, nothing is known.
+    """The file. Without one, nothing is known.
 
     Attributes:
         master: HOST:PORT of the replication port.
@@ -31,15 +32,32 @@ class MirrorState:
 
 
 def read_state(view: StoreView) -> MirrorState:
-    """What the last run noted."""
-    try:
-        with closing(view.open(PATH)) as source:
-            fields = json.loads(read_range(source, 0, SIZE_MAX))
-        master, built = fields.get("master"), fields.get("built_offset")
-    except (UnreadableError, ValueError, AttributeError, RecursionError):
+    """What the last run noted; nothing where the system died before its bytes were on the disk.
+
+    Raises:
+        RefusedError: another file is in its place, or it is damaged.
+        UnreadableError: it may not be read.
+    """
+    entry, place = view.stat(PATH), f"{view.label}/{PATH}"
+    if entry is None:
         return MirrorState()
+    if entry.is_link or not entry.is_file:
+        raise RefusedError(f"{place}: a link, or not a regular file, so not {OwnFile.MIRROR_STATE.text}; remove it")
+    with closing(view.open(PATH)) as source:
+        content = read_range(source, 0, SIZE_MAX)
+    if not content.strip(b"\0"):
+        return MirrorState()
+    OwnFile.MIRROR_STATE.demand(place, content)
+    try:
+        fields = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(
+            f"{place}: is damaged, so the master of this copy is not known; make sure that HOST:PORT is right, "
+            "then remove the file"
+        ) from error
+    built = fields.get("built_offset")
     is_offset = type(built) is int and 0 <= built <= JAVA_LONG_MAX
-    return MirrorState(master if isinstance(master, str) else None, built if is_offset else None)
+    return MirrorState(fields.get("master"), built if is_offset else None)
 
 
 def write_state(sink: DirectorySink, state: MirrorState) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rmqtool.report.own_file import OwnFile, replace_own
 from rmqtool.report.text import escaped
-from rmqtool.report.text_file import replace_text
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,10 @@ def write_metrics(path: Path, metrics: Iterable[Metric]) -> None:
     """Replace a text file, whole or not at all.
 
     Raises:
+        RefusedError: another file is there.
         WriteError: it cannot be written.
     """
-    replace_text(path, "".join(_lines(metrics)))
+    replace_own(path, OwnFile.METRICS, "".join(_lines(metrics)))
 
 
 def _lines(metrics: Iterable[Metric]) -> Iterator[str]:

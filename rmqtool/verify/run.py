@@ -95,7 +95,7 @@ def verify_store(
         runner: what checks the splits of the log; None: as many threads as the options say.
 
     Raises:
-        UsageError, RefusedError, UnreadableError: the state file is none, lies in the store, or cannot be used.
+        RefusedError, UnreadableError: the state file is none, lies in the store, or cannot be used.
         AssertionError: the program lost count of a file's bytes.
     """
     options = options or VerifyOptions()

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rmqtool.errors import RefusedError, UnreadableError, UsageError
-from rmqtool.report.text_file import replace_text
+from rmqtool.errors import RefusedError
+from rmqtool.report.own_file import OwnFile, read_own, replace_own
 from rmqtool.store.directory import Segment
-from rmqtool.store.source import reason
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.survey.result import Missing, SplitResult
 
 _FORMAT: Final = "rmqtool-verify-state-2"
+_SIZE_MAX: Final = 1 << 30
 _MISSING: Final = ("missing", "missing_in_second")
 
 
@@ -38,8 +37,7 @@ class State:
         """The state in a file; an empty one where there is none, or it is of other rules.
 
         Raises:
-            UsageError: the file is no state of this program.
-            RefusedError: it would lie in the store.
+            RefusedError: the file is no state of `verify`, or would lie in the store.
             UnreadableError: it may not be read.
         """
         state = cls(path, rules, depth)
@@ -47,23 +45,18 @@ class State:
             return state
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
             raise RefusedError(f"{path}: the state file must be outside the store, because verify never writes to it")
-        try:
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise UsageError(f"{path}: not a regular file, so not a state file of verify")
-            raw = path.read_bytes()
-        except FileNotFoundError:
+        raw = read_own(path, OwnFile.VERIFY_STATE, _SIZE_MAX)
+        if raw is None:
             return state
-        except OSError as error:
-            raise UnreadableError(f"{path}: {reason(error)}") from error
         try:
             document = json.loads(raw)
             known, made_for = document["format"] == _FORMAT, (document["rules"], document["depth"])
             if known and made_for == (rules, depth):
                 state.done = dict(document["done"])
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path}: not a state file of verify") from error
+            raise RefusedError(f"{path}: the state file of verify is damaged; remove it to start again") from error
         if not known:
-            raise UsageError(f"{path}: not a state file of verify")
+            raise RefusedError(f"{path}: a state file of another version of verify; remove it to start again")
         return state
 
     def result(self, segment: Segment) -> SplitResult | None:
@@ -80,13 +73,14 @@ class State:
         """Remember a split and write the file.
 
         Raises:
+            RefusedError: another file is there.
             WriteError: it cannot be written.
         """
         if self.path is None:
             return
         self.done[segment.path] = {"file": [segment.size, segment.entry.mtime_ns], "result": _encoded(result)}
         document = {"format": _FORMAT, "rules": self.rules, "depth": self.depth, "done": self.done}
-        replace_text(self.path, json.dumps(document))
+        replace_own(self.path, OwnFile.VERIFY_STATE, json.dumps(document))
 
 
 def _encoded(result: SplitResult) -> dict[str, Any]:

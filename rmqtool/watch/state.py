@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.engine.segments.log_position import Position
-from rmqtool.errors import RefusedError, UnreadableError, UsageError
-from rmqtool.report.text_file import replace_text
-from rmqtool.store.source import reason
+from rmqtool.errors import RefusedError
+from rmqtool.report.own_file import OwnFile, read_own, replace_own
 
 _FORMAT: Final = "rmqtool-watch-state-1"
 _SIZE_MAX: Final = 1 << 20
@@ -63,6 +61,7 @@ class WatchState:
         """Write the file, whole or not at all.
 
         Raises:
+            RefusedError: another file is there.
             WriteError: it cannot be written.
         """
         document = {
@@ -74,32 +73,25 @@ class WatchState:
             "restart_end": self.restart_end,
             "counts": {**vars(self.counts), "findings": dict(self.counts.findings)},
         }
-        replace_text(path, json.dumps(document))
+        replace_own(path, OwnFile.WATCH_STATE, json.dumps(document))
 
 
 def load_state(path: Path, root: Path) -> WatchState:
     """The state in a file; a new one where there is none.
 
     Raises:
-        RefusedError: it would lie in the store.
-        UsageError: the file is no state of `watch`.
+        RefusedError: it would lie in the store, or the file is no state of `watch`.
         UnreadableError: it may not be read.
     """
     if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise RefusedError(f"{path}: the state file must be outside the store, because watch never writes to it")
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UsageError(f"{path}: not a regular file, so not a state file of watch")
-        with path.open("rb") as file:
-            raw = file.read(_SIZE_MAX + 1)
-    except FileNotFoundError:
+    raw = read_own(path, OwnFile.WATCH_STATE, _SIZE_MAX)
+    if raw is None:
         return WatchState()
-    except OSError as error:
-        raise UnreadableError(f"{path}: {reason(error)}") from error
     try:
         return _state_of(json.loads(raw))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: not a state file of watch") from error
+        raise RefusedError(f"{path}: is damaged, or a state file of another version of watch") from error
 
 
 def _state_of(document: dict[str, Any]) -> WatchState:

@@ -72,6 +72,26 @@ def test_a_dash_is_the_name_of_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "verify STORE --state", "watch STORE --once --state", "watch STORE --once --textfile",
+        "replay STORE --to 127.0.0.1:1 --state", "mirror 127.0.0.1:1 TMP/copy --textfile", "diff STORE --make-manifest",
+        "recover STORE --plan", "rebuild STORE --plan", "salvage STORE --plan", "convert STORE --plan",
+        "patch STORE/commitlog/00000000000000000000 --at 0 --set flag=3 --plan",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("content", ["", "{", "{}\n", '{"format"', "last year's invoices"])
+def test_the_file_of_another_program_stays(command: str, content: str, golden: Unpacked, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(content)
+    words = command.replace("STORE", str(golden(STORE))).replace("TMP", str(tmp_path)).split()
+    ran = rmqtool(*words, tmp_path / "file")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (5, "", 1), ran.err
+    assert f"{tmp_path / 'file'}: is " in ran.err
+    assert (tmp_path / "file").read_text() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_trial_changes_nothing(golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> Any:
         raise KeyboardInterrupt

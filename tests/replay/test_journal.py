@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,18 +49,56 @@ def test_the_journal_of_another_replay_is_refused(tmp_path: Path) -> None:
         ReplayJournal(tmp_path / "state", REQUEST | {"topics": ["A"]})
 
 
-@pytest.mark.parametrize("content", [b"precious", b"precious\n", b"{}\n", b"[" * 9999 + b"\n", b'{"format":1}\n'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"form',
+        b'{"format"',
+        b'{"format": "of another program", "rows": [1, 2]}',
+        b"precious",
+        b"precious\n",
+        b"{}\n",
+        b"[" * 9999 + b"\n",
+        b'{"format":1}\n',
+    ],
+)
 def test_another_file_is_not_taken_for_one_and_stays(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "state").write_bytes(content)
-    with pytest.raises(UnreadableError, match="not the state file of a replay"):
+    with pytest.raises(RefusedError, match="not a state file of replay"):
         ReplayJournal(tmp_path / "state", REQUEST)
     assert (tmp_path / "state").read_bytes() == content
 
 
-def test_a_first_line_that_was_never_finished_begins_again(tmp_path: Path) -> None:
-    (tmp_path / "state").write_bytes(b'{"form')
-    with ReplayJournal(tmp_path / "state", REQUEST) as journal:
-        assert not journal.was_there
+def test_a_link_to_a_journal_is_none(tmp_path: Path) -> None:
+    ReplayJournal(tmp_path / "state", REQUEST).close()
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    with pytest.raises(RefusedError, match="a link"):
+        ReplayJournal(tmp_path / "link", REQUEST)
+
+
+@pytest.mark.parametrize(("cut", "error"), [(70, RefusedError), (None, UnreadableError)])
+def test_a_journal_that_is_damaged_stays(tmp_path: Path, cut: int | None, error: type[Exception]) -> None:
+    path = tmp_path / "state"
+    ReplayJournal(path, REQUEST).close()
+    content = path.read_bytes()[:cut] if cut else path.read_bytes().replace(b"}", b"]")
+    path.write_bytes(content)
+    with pytest.raises(error, match=r"is not whole|damaged"):
+        ReplayJournal(path, REQUEST)
+    assert path.read_bytes() == content
+
+
+def test_a_journal_that_cannot_be_started_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(WriteError, match=r"(?i)no space left"):
+            ReplayJournal(tmp_path / "state", REQUEST)
+    assert list(tmp_path.iterdir()) == []
+    ReplayJournal(tmp_path / "state", REQUEST).close()
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

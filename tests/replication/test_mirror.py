@@ -314,3 +314,28 @@ def test_a_directory_with_something_else_is_refused(tmp_path: Path, log: bytes) 
     with FakeMaster(log, FILE_SIZE) as master, pytest.raises(RefusedError, match="photos is there"):
         mirrored(tmp_path, master)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["photos"]
+
+
+@pytest.mark.parametrize("content", [b"{}", b"precious", b'{"master": "a:1", "built_offset": '], ids=repr)
+def test_only_a_state_of_mirror_is_replaced(tmp_path: Path, log: bytes, content: bytes) -> None:
+    place = tmp_path / ".rmqtool" / "mirror.json"
+    with FakeMaster(log[:30_000], FILE_SIZE) as master:
+        mirrored(tmp_path, master, until=Until(physical_offset=20_000), file_size=FILE_SIZE)
+        place.write_bytes(content)
+        with pytest.raises(RefusedError, match=r"mirror\.json: is (not a state file of mirror|damaged)"):
+            mirrored(tmp_path, master)
+        assert place.read_bytes() == content
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(RefusedError, match="a link"):
+            mirrored(tmp_path, master)
+        assert (tmp_path / "elsewhere").read_bytes() == content
+
+
+def test_a_state_whose_bytes_never_reached_the_disk_is_written_again(tmp_path: Path, log: bytes) -> None:
+    with FakeMaster(log, FILE_SIZE) as master:
+        mirrored(tmp_path, master, until=Until(physical_offset=20_000), file_size=FILE_SIZE)
+        (tmp_path / ".rmqtool" / "mirror.json").write_bytes(bytes(4096))
+        mirrored(tmp_path, master)
+        demand_copy(tmp_path, master)
+    assert str(master.address) in (tmp_path / ".rmqtool" / "mirror.json").read_text()

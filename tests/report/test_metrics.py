@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.errors import WriteError
+from rmqtool.errors import RefusedError, WriteError
 from rmqtool.report.metrics import Metric, write_metrics
 
 
 def test_samples_of_one_name_have_one_heading(tmp_path: Path) -> None:
     path = tmp_path / "rmqtool.prom"
-    path.write_text("old")
+    path.write_text("# HELP rmqtool_lag old")
     write_metrics(
         path,
         [
@@ -62,7 +62,7 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "rmqtool.prom"
     path.mkdir()
     (path / "file").touch()
-    with pytest.raises(WriteError, match=r"rmqtool\.prom"):
+    with pytest.raises(RefusedError, match=r"rmqtool\.prom: a link, or not a regular file"):
         write_metrics(path, [])
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(WriteError, match="no such file"):

@@ -15,7 +15,7 @@ import typer
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.option_values import duration_s, is_duration
-from rmqtool.commands.options.output_files import demand_writable
+from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.settings import refuse_bad_settings, refuse_unknown_settings
 from rmqtool.commands.options.store import (
     BrokerVersionOption,
@@ -40,6 +40,7 @@ from rmqtool.replication.mirror import DivergedError, MirrorOptions, MirrorStatu
 from rmqtool.replication.record_check import Until
 from rmqtool.replication.run import MirrorRequest, MirrorResult, run_mirror
 from rmqtool.report.metrics import write_metrics
+from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.mirror_screen import mirror_lines, mirror_metrics
 from rmqtool.report.writers import ObjectFormat, json_text
 from rmqtool.store.config.broker_conf import with_properties
@@ -271,7 +272,6 @@ def _demand_sound(store: Path, from_offset: int | None, file_size: int | None, t
             f"--from-offset {from_offset}: not the start of a commit log file; with files of another size than 1 GiB "
             "pass --log-file-size too"
         )
-    if textfile is not None:
-        demand_writable({"--textfile": textfile})
+    demand_own_files({"--textfile": (textfile, OwnFile.METRICS)})
     if store.is_dir() and is_fenced(StorePaths(store)):
         raise RefusedError(f"{store}: a repair was not finished; run rmqtool undo first")

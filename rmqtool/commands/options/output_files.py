@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rmqtool.errors import RefusedError, UsageError, WriteError
+from rmqtool.report.own_file import OwnFile, demand_own
 from rmqtool.store.source import reason
 
 
@@ -39,6 +40,27 @@ def demand_writable(files: Mapping[str, Path | None]) -> None:
             except (OSError, ValueError) as error:
                 why = reason(error) if isinstance(error, OSError) else "not a file name"
                 raise WriteError(f"{option}: {path}: {why}") from error
+
+
+def demand_own_files(files: Mapping[str, tuple[Path | None, OwnFile]]) -> None:
+    """Refuse files for later runs that would take the place of something else, or cannot be written.
+
+    Args:
+        files: by the option that names them; None where it was not given.
+
+    Raises:
+        UsageError: one is `-`.
+        RefusedError: something else is there.
+        UnreadableError: what is there may not be read.
+        WriteError: one cannot be written.
+    """
+    for option, (path, kind) in files.items():
+        if path is not None:
+            refuse_dash(option, path)
+            demand_own(path, kind)
+            demand_writable({option: path})
+            if not os.access(path.absolute().parent, os.W_OK | os.X_OK):  # where the new one is written
+                raise WriteError(f"{option}: {path.absolute().parent}: permission denied")
 
 
 def demand_new(option: str, path: Path) -> None:

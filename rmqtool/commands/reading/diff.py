@@ -14,7 +14,7 @@ import rmqtool
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.memory import thread_count
-from rmqtool.commands.options.output_files import demand_writable
+from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.store import (
     FormatOption,
@@ -33,6 +33,7 @@ from rmqtool.compare.manifest_writer import write_manifest
 from rmqtool.compare.metadata import read_metadata
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare
 from rmqtool.errors import UsageError
+from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.diff_screen import diff_lines, difference_text
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
@@ -217,7 +218,7 @@ def _make(
     messages: Messages,
 ) -> None:
     refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
-    demand_writable({"--make-manifest": path})
+    demand_own_files({"--make-manifest": (path, OwnFile.MANIFEST)})
     with messages.progress("manifest") as progress:
         subject = _subject(opened)
         description = write_manifest(

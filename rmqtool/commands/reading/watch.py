@@ -16,7 +16,7 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.help_groups import OUTPUT
 from rmqtool.commands.options.option_values import duration_s
-from rmqtool.commands.options.output_files import demand_writable
+from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.sizes import byte_count
 from rmqtool.commands.options.store import StoreOptions, StorePath, command_line, open_store, refuse_inside_store
 from rmqtool.commands.options.store_parameters import with_store_options
@@ -24,6 +24,7 @@ from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
 from rmqtool.report.metrics import write_metrics
+from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.watch_screen import row_text, summary_lines, watch_metrics
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import json_text
@@ -119,7 +120,7 @@ def watch(
         if path is not None:
             refuse_inside_store(path, what, StoreLocation(store), directories)
     known = WatchState() if state is None else load_state(state, store)
-    demand_writable({"--state": state, "--textfile": textfile})
+    demand_own_files({"--state": (state, OwnFile.WATCH_STATE), "--textfile": (textfile, OwnFile.METRICS)})
     opened.tell(messages_of(context))
     options = WatchOptions(
         store,

@@ -6,9 +6,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmqtool.commands.options.output_files import demand_directory, demand_writable
+from rmqtool.commands.options.output_files import demand_directory, demand_own_files
 from rmqtool.commands.options.store import OpenedStore
 from rmqtool.errors import UnreadableError, UsageError
+from rmqtool.report.own_file import OwnFile
 from rmqtool.report.writers import OutputFormat
 from rmqtool.verdict.presence import missing_log
 
@@ -33,13 +34,14 @@ class RepairRequest:
 
         Raises:
             UsageError: they do.
+            RefusedError: the file for the plan is another one.
             WriteError: a file or directory that they name cannot be written.
         """
         if self.copy is not None and self.undo_dir is not None:
             raise UsageError("--undo-dir has no effect with --output: the store itself is not changed")
         if self.apply is not None and (self.save is not None or self.dry_run):
             raise UsageError("--apply applies a plan; do not combine it with --plan or --dry-run")
-        demand_writable({"--plan": self.save})
+        demand_own_files({"--plan": (self.save, OwnFile.PLAN)})
         if self.copy is not None and not self.dry_run:
             demand_directory("--output", self.copy)
         if self.undo_dir is not None and not self.only_looks:

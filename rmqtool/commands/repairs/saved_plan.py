@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from inspect import Parameter
@@ -11,10 +10,10 @@ from typing import Any, Final
 
 from typer.models import OptionInfo
 
-from rmqtool.errors import UnreadableError, UsageError, WriteError
+from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.repair.machine.plan import Plan, read_saved
+from rmqtool.report.own_file import OwnFile, replace_own
 from rmqtool.report.writers import json_text
-from rmqtool.store.source import reason
 
 _LEAVES_PLAN_ALONE: Final = frozenset({"master", "conf", "show_lost"})
 """Options that say where a plan is made or how it is shown, and not what it is."""
@@ -24,15 +23,10 @@ def save_plan(path: Path, plan: Plan, options: Mapping[str, Any]) -> None:
     """Write a plan and the options that it was made with.
 
     Raises:
+        RefusedError: a file that is no plan is there.
         WriteError: it cannot be written.
     """
-    was_there = os.path.lexists(path)
-    try:
-        path.write_text(json_text({**plan.to_json(), "options": dict(options)}, indent=2) + "\n", "utf-8")
-    except OSError as error:
-        if not was_there:  # what was there is somebody's, and may not even have been opened
-            path.unlink(missing_ok=True)
-        raise WriteError(f"{path}: {reason(error)}") from error
+    replace_own(path, OwnFile.PLAN, json_text({**plan.to_json(), "options": dict(options)}, indent=2) + "\n")
 
 
 def options_to_save(own: Iterable[Parameter], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -216,17 +216,17 @@ def test_a_file_that_is_no_state_is_left_alone(golden: Unpacked, tmp_path: Path,
     state = tmp_path / "notes.txt"
     state.write_bytes(content)
     ran = verify(golden("5.5.0-clean-single"), "--state", state)
-    assert ran.code == 2
-    assert "not a state file of verify" in ran.err
+    assert ran.code == 5
+    assert "state file of verify" in ran.err
     assert state.read_bytes() == content
 
 
 def test_a_state_that_cannot_be_is_an_error(golden: Unpacked, tmp_path: Path) -> None:
     store, pipe = golden("5.5.0-clean-single"), tmp_path / "pipe"
     os.mkfifo(pipe)
-    assert verify(store, "--state", pipe).code == 2
+    assert verify(store, "--state", pipe).code == 5
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    assert verify(store, "--state", tmp_path).code == 2
+    assert verify(store, "--state", tmp_path).code == 5
     ran = verify(store, "--state", tmp_path / "nowhere" / "state.json")
     assert ran.code == 4
     assert "state.json" in ran.err

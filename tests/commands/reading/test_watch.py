@@ -65,8 +65,8 @@ def test_no_store_and_no_state(capsys: Any, store: GrowingStore, tmp_path: Path)
     assert run(["watch", str(tmp_path / "none"), "--once"]) == 4
     wrong = tmp_path / "wrong"
     wrong.write_text('{"format": "rmqtool-watch-state-1", "position": 3}')
-    assert run(["watch", str(store.root), "--once", "--state", str(wrong)]) == 2
-    assert "not a state file of watch" in capsys.readouterr().err
+    assert run(["watch", str(store.root), "--once", "--state", str(wrong)]) == 5
+    assert "is damaged, or a state file of another version of watch" in capsys.readouterr().err
 
 
 def test_once_continues_from_its_state(capsys: Any, store: GrowingStore, tmp_path: Path) -> None:

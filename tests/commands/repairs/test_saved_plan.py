@@ -105,15 +105,14 @@ def test_a_patch_that_costs_a_message_says_so_first(golden: Unpacked) -> None:
 def test_a_plan_that_a_full_disk_cuts_is_removed(
     golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, *_: object) -> None:
-        path.touch()
+    def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     saved = tmp_path / "plan.json"
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(os, "fsync", full)
     ran = rmqtool("recover", golden("5.5.0-crashed"), "--plan", saved)
     assert (ran.code, ran.err) == (4, f"rmqtool: {saved}: no space left on device\n")
-    assert not saved.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("option", "advice"), [("--yes", "make room on that disk"), ("--dry-run", "set TMPDIR")])
@@ -132,14 +131,13 @@ def test_a_disk_that_is_full_while_a_plan_is_made_says_what_became_of_the_store(
     assert advice in ran.err
 
 
-def test_a_file_that_no_plan_could_be_written_to_stays(
-    golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> None:
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-
+def test_only_a_plan_is_replaced_by_a_plan(golden: Unpacked, tmp_path: Path) -> None:
     saved = tmp_path / "plan.json"
     saved.write_bytes(b"somebody's")
-    monkeypatch.setattr(Path, "write_text", refused)
-    assert rmqtool("recover", golden("5.5.0-crashed"), "--plan", saved).code == 4
+    ran = rmqtool("recover", golden("5.5.0-crashed"), "--plan", saved)
+    assert (ran.code, ran.out) == (5, "")
+    assert f"{saved}: is not a saved plan" in ran.err
     assert saved.read_bytes() == b"somebody's"
+    saved.unlink()
+    for _ in range(2):
+        assert rmqtool("recover", golden("5.5.0-crashed"), "--plan", saved).code == 3
