@@ -20,7 +20,7 @@ TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 """A consumer group that every broker has from its start on (`MixAll.TOOLS_CONSUMER_GROUP`)."""
 DEFAULT_TOPIC: Final = "TBW102"
 QUEUES_MAX: Final = 65536
-"""Queues of a topic on one broker; a route that tells more is not believed."""
+"""Queues of a topic on all its brokers; a route that tells more is not believed."""
 _MASTER: Final = "0"
 
 
@@ -95,13 +95,18 @@ def topic_route(name_server: Connection, topic: str) -> list[TopicBroker] | None
         ]
     except (UnicodeDecodeError, JsonError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise AnswerError(f"{name_server.address}: the route of topic {topic} cannot be read ({error!r})") from error
+    if (count := sum(max(broker.read_queues, broker.write_queues) for broker in brokers)) > QUEUES_MAX:
+        raise AnswerError(
+            f"{name_server.address}: the route of topic {topic} names {count:,} queues on {len(brokers):,} brokers; "
+            f"rmqtool accepts up to {QUEUES_MAX:,}: check the name server"
+        )
     return sorted(brokers, key=lambda broker: broker.name)
 
 
 def _topic_broker(name: str, address: str, queues: Mapping[str, Any]) -> TopicBroker:
     perm, counts = int(queues["perm"]), (int(queues["readQueueNums"]), int(queues["writeQueueNums"]))
-    if not all(0 <= count <= QUEUES_MAX for count in counts):
-        raise ValueError(f"a topic of {max(counts)} queues")
+    if min(counts) < 0:
+        raise ValueError(f"a topic of {min(counts)} queues")
     return TopicBroker(name, address, counts[0] if perm & READABLE else 0, counts[1] if perm & WRITABLE else 0)
 
 

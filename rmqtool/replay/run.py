@@ -28,6 +28,8 @@ PRODUCER_GROUP: Final = "rmqtool-replay"
 PATIENCE_SECONDS: Final = 60.0
 SETTLE_SECONDS: Final = 1.0
 """How long a broker gets to put into its queues what it has stored, before a message counts as not there."""
+QUEUES_MAX: Final = 1 << 18
+"""Queues of all topics that a run sends to: each is in every line of the state file."""
 _SAVED_EVERY_SECONDS: Final = 1.0
 _PAUSES: Final = (0.1, 5.0)
 _BUSY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR})
@@ -156,6 +158,11 @@ class Replay:
         queues = self.state.queues.get(topic)
         if queues is None:
             queues = self._cluster.queues(topic)
+            if (count := len(self.state.ends) + len(queues)) > QUEUES_MAX:
+                raise AnswerError(
+                    f"topic {topic}: with its {len(queues):,} queues this replay has {count:,}, more than "
+                    f"{QUEUES_MAX:,}; replay fewer topics at a time, with --topic"
+                )
             ends = {queue: self._patiently(partial(self._cluster.end, queue), queue) for queue in queues}
             self.state.queues[topic] = queues
             self.state.ends |= ends

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from rmqtool.remoting.requests import (
     send_message,
     topic_route,
 )
+from rmqtool.replay.cluster import Cluster
 from tests.remoting_server import Reply, Request, answer, serving
 
 OLD_ROUTE = (
@@ -57,7 +61,7 @@ def test_a_topic_without_a_route_is_no_error() -> None:
         b"[]",
         b"{}",
         b'{"brokerDatas":1,"queueDatas":[]}',
-        OLD_ROUTE.replace(b":8}", b":99999999}"),
+        OLD_ROUTE.replace(b":8}", b":-8}"),
         OLD_ROUTE.replace(b'"perm":6', b'"perm":"rw"'),
         OLD_ROUTE.replace(b'{0:"10.0.0.2:10911",1:"10.0.0.3:10911"}', b"[]"),
     ],
@@ -65,6 +69,33 @@ def test_a_topic_without_a_route_is_no_error() -> None:
 def test_a_route_that_makes_no_sense_is_a_clear_error(body: bytes) -> None:
     with pytest.raises(AnswerError, match="the route of topic T cannot be read"):
         asked(lambda request, _: answer(request, body=body), lambda server: topic_route(server, "T"))
+
+
+def test_a_short_answer_with_many_queues_takes_no_memory() -> None:
+    """149 kB that name a thousand brokers with 65,536 queues each took 651 MiB: each broker was within the limit."""
+    names = [f"b{number}" for number in range(1000)]
+    full = {"perm": 6, "readQueueNums": 65536, "writeQueueNums": 65536}
+    route = {
+        "brokerDatas": [{"brokerName": name, "brokerAddrs": {"0": "10.0.0.1:10911"}} for name in names],
+        "queueDatas": [{"brokerName": name, **full} for name in names],
+    }
+
+    def reply(request: Request, _body: bytes) -> bytes:
+        return answer(request, body=json.dumps(route).encode())
+
+    with serving(reply) as address, closing(Cluster(address)) as cluster:
+        tracemalloc.start()
+        try:
+            with pytest.raises(
+                AnswerError, match="topic T names 65,536,000 queues on 1,000 brokers; rmqtool accepts up"
+            ):
+                cluster.queues("T")
+            assert tracemalloc.get_traced_memory()[1] < 16 << 20
+        finally:
+            tracemalloc.stop()
+    del route["brokerDatas"][1:]
+    with serving(reply) as address, closing(Cluster(address)) as cluster:
+        assert len(cluster.queues("T")) == 65536
 
 
 def test_a_refusal_carries_the_servers_words() -> None:

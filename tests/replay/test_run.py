@@ -121,6 +121,15 @@ def test_a_topic_without_a_route_is_named(source: SourceStore) -> None:
         run(BrokerStub({}), [source])
 
 
+def test_a_cluster_with_more_queues_than_a_state_holds_is_refused(
+    source: SourceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_run, "QUEUES_MAX", 7)
+    with pytest.raises(AnswerError, match="topic New: with its 8 queues this replay has 8, more than 7; replay fewer"):
+        run(BrokerStub({"New": 8}), [source])
+    assert run(BrokerStub({"New": 7}), [source]).state.sent == {"T": COUNT}
+
+
 def test_nobody_at_the_name_servers_address_is_an_error(source: SourceStore) -> None:
     with serving(lambda _request, _body: None) as address:
         pass
