@@ -90,7 +90,7 @@ class OpenIn:
 def read_table(folder: Path, **options: str) -> int:
     """Every record batch of the table, made in this thread; its rows."""
     messages = table_of(SourceOptions.parse({"path": str(folder), **options}))
-    return sum(batch.num_rows for part in parts(messages, []) for batch in read_part(messages, part, []))
+    return sum(batch.num_rows for part in parts(messages) for batch in read_part(messages, part))
 
 
 def count_in_python(content: bytes) -> int:

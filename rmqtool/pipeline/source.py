@@ -12,13 +12,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmqtool.errors import UnsupportedError, UsageError
-from rmqtool.pipeline.filters import pushed
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
 from rmqtool.pipeline.tables.column_comments import commented
 from rmqtool.pipeline.tables.message_schema import chosen
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.pipeline.tables.table import Table, in_mode, parts, read_part, table_of
-from rmqtool.scan.row_filter import RowFilter
 
 NAME = "rocketmq-store"
 
@@ -41,10 +39,13 @@ class RocketmqStoreSource(DataSource):
         return commented(table_of(options).schema, options.table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads the columns of a schema; filters are asked for only where Spark is set to hand them over."""
+        """What reads the columns of a schema.
+
+        It takes no filters of a query: Spark keeps a reader with its filters for all queries of a data frame
+        (`test_a_frame_has_all_rows_after_a_filter_of_it` in tests/pipeline/test_source.py).
+        """
         options = self._options()
-        table = table_of(with_columns(options, schema))
-        return (FilteringReader if options.pushdown else TableReader)(table, schema, options.mode)
+        return TableReader(table_of(with_columns(options, schema)), schema, options.mode)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """What follows the log.
@@ -72,27 +73,17 @@ class TableReader(DataSourceReader):
     def __init__(self, table: Table, schema: StructType, mode: str) -> None:
         self._table, self._mode = table, mode
         self._schema = asked_schema(table, schema)
-        self._filters: tuple[RowFilter, ...] = ()
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each part; Spark makes one without a value where there is none."""
-        return [InputPartition(part) for part in parts(self._table, self._filters)]
+        return [InputPartition(part) for part in parts(self._table)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one part."""
         part: Any = partition.value
         if part is not None:
-            yield from in_mode(read_part(self._table, part, self._filters), self._schema, self._mode)
+            yield from in_mode(read_part(self._table, part), self._schema, self._mode)
             keep_what_is_loaded()
-
-
-class FilteringReader(TableReader):
-    """Also leaves out parts and rows that a query's filters rule out."""
-
-    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
-        """Take what filters rule out; Spark applies all of them again."""
-        self._filters = pushed(filters)
-        return filters
 
 
 def with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:

@@ -108,11 +108,11 @@ def read_messages(options: Mapping[str, str]) -> pa.RecordBatchReader:
     # All splits of a log that times are asked of are one task here, so that they are read in their order.
     splitting = replace(parsed.splitting, tasks_by_time=1)
     table = table_of(replace(parsed, splitting=splitting))
-    planned = parts(table, [])
+    planned = parts(table)
 
     def batches() -> Iterator[Any]:
         for part in planned:
-            yield from in_mode(read_part(table, part, []), table.schema, parsed.mode)
+            yield from in_mode(read_part(table, part), table.schema, parsed.mode)
 
     return pa.RecordBatchReader.from_batches(table.schema, batches())
 

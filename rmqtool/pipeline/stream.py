@@ -126,7 +126,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return in_mode(iter([row]), self._schema, self._options.mode)
         task, low, high = partition.value
         table = MessagesTable(replace(self._options, row_filter=self._between(low, high)))
-        return in_mode(self._watched(task, table.read(task, [])), self._schema, self._options.mode)
+        return in_mode(self._watched(task, table.read(task)), self._schema, self._options.mode)
 
     def _watched(self, task: LogTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Which rows of the log are wanted: what options ask for, and what a query's filters let be left out."""
+"""Which rows of the log are wanted."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class RowFilter:
         topics: glob patterns.
         key: one of the keys, or the unique key.
         message_id: the broker's, or the unique key.
-        strict: whether a row without a topic, queue or time is left out where one is asked for. A query's filter says
-            so; where an option asks, a bad range stays, for it may hide what is asked for, as in `dump`.
+        strict: whether a row without a topic, queue or time is left out where one is asked for, as `get` does; for
+            `dump` and tables a bad range stays, for it may hide what is asked for.
         stale: whether records after the log's end are rows.
     """
 

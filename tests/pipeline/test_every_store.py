@@ -68,8 +68,8 @@ def test_a_generated_store_is_read_verified_and_rebuilt(
     version, recipe = RECIPE_STORES[name]
     store = tmp_path / recipe
     make_store(RECIPES[recipe], store, version)
-    for splits, pushdown in ((1, True), (2, False), (7, True)):
-        rows_are_the_dump(spark, [store], splits, pushdown=pushdown)
+    for splits in (1, 2, 7):
+        rows_are_the_dump(spark, [store], splits)
     same_verdict(run, store, "--broker-version", version)
     assert same_rebuild(run, store, tmp_path, "--broker-version", version) in (0, 4)
 
@@ -83,7 +83,7 @@ def test_a_damaged_store_is_read_verified_and_rebuilt(run: Any, spark: SparkSess
     store = tmp_path / recipe
     make_store(RECIPES[recipe], store, version)
     damage_store(DAMAGES[damage], store, 0, RECIPES[recipe].conf.settings())
-    for splits, pushdown in ((1, False), (2, True), (7, False)):
-        rows_are_the_dump(spark, [store], splits, pushdown=pushdown)
+    for splits in (1, 2, 7):
+        rows_are_the_dump(spark, [store], splits)
     same_verdict(run, store, "--broker-version", version)
     same_rebuild(run, store, tmp_path, "--broker-version", version)

@@ -103,7 +103,7 @@ def test_a_log_that_cannot_be_listed_is_a_row(golden_copy: Unpacked) -> None:
 def test_a_mode_treats_what_is_no_store_as_damage(golden: Unpacked, tmp_path: Path) -> None:
     fleet_in(tmp_path, golden)
     table = table_of(SourceOptions.parse({"path": str(tmp_path / "*"), "columns": "store,size"}))
-    batches = [batch for part in parts(table, []) for batch in read_part(table, part, [])]
+    batches = [batch for part in parts(table) for batch in read_part(table, part)]
     kept = [
         row["store"] for batch in in_mode(iter(batches), table.schema, "dropmalformed") for row in batch.to_pylist()
     ]
@@ -137,17 +137,17 @@ def test_a_plan_looks_into_the_last_files_only(tmp_path: Path, requests: list[st
     """Those behind the log's end are preallocated."""
     url = log_elsewhere(tmp_path, 12)
     table = table_of(SourceOptions.parse({"path": url}))
-    planned = parts(table, [])
+    planned = parts(table)
     assert requests == [f"commitlog/{number * FILE_SIZE:020d}" for number in (13, 12, 11)]
     assert len(planned) == 12
     requests.clear()
-    rows = [row for part in planned for batch in read_part(table, part, []) for row in batch.to_pylist()]
+    rows = [row for part in planned for batch in read_part(table, part) for row in batch.to_pylist()]
     assert len([row for row in rows if row["type"] == "message"]) == 36
     # Its records, and the search for damage behind them; of the files behind the end all, since only that shows it.
     assert {requests.count(name) for name in set(requests) if name < f"commitlog/{11 * FILE_SIZE:020d}"} == {2}
     assert len(requests) <= 2 * 12 + 3 * 6
     requests.clear()
-    assert len(parts(table_of(SourceOptions.parse({"path": url, "to_offset": "10"})), [])) == 1
+    assert len(parts(table_of(SourceOptions.parse({"path": url, "to_offset": "10"})))) == 1
     assert len(requests) == 3
 
 
@@ -157,15 +157,15 @@ def test_files_are_left_out_by_time_in_tasks(tmp_path: Path, requests: list[str]
     assert len(times) == 120
     requests.clear()
     table = table_of(SourceOptions.parse({"path": url, "from_time_ms": str(times[5]), "to_time_ms": str(times[9])}))
-    planned = parts(table, [])
+    planned = parts(table)
     assert len(requests) == 3
     assert len(planned) == 33
-    rows = [row for part in planned for batch in read_part(table, part, []) for row in batch.to_pylist()]
+    rows = [row for part in planned for batch in read_part(table, part) for row in batch.to_pylist()]
     assert [row["store_timestamp_ms"] for row in rows] == times[5:9]
 
 
 def sizes_of(url: str) -> list[int]:
-    return [len(pickle.dumps(part)) for part in parts(table_of(SourceOptions.parse({"path": url})), [])]
+    return [len(pickle.dumps(part)) for part in parts(table_of(SourceOptions.parse({"path": url})))]
 
 
 def test_a_partition_elsewhere_is_a_path_and_a_range(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def planned_figures(pattern: str) -> tuple[int, float, float]:
     """Partitions of whole files, and for each of them bytes of its pickle and of the planner's memory at most."""
     table = table_of(SourceOptions.parse({"path": pattern, "splits": "1"}))
     tracemalloc.start()
-    planned = parts(table, [])
+    planned = parts(table)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return len(planned), max(len(pickle.dumps(part)) for part in planned), peak / len(planned)
@@ -219,7 +219,7 @@ def test_two_thousand_stores_are_planned(tmp_path: Path, record_property: Callab
 
 def checks_of(path: str, slice_bytes: int) -> list[int]:
     """Bytes of each task of a job that checks stores."""
-    stores = parts(table_of(SourceOptions.parse({"path": path, "table": "findings"})), [])
+    stores = parts(table_of(SourceOptions.parse({"path": path, "table": "findings"})))
     return [len(pickle.dumps(check)) for check in slice_checks(stores, slice_bytes)]
 
 
@@ -272,13 +272,13 @@ def requests_of(store_count: int, file_count: int, ranges: list[str], *, reads: 
     Asked.requests.clear()
     ranges.clear()
     table = table_of(SourceOptions.parse({"path": url, "splits": "1", "columns": "physical_offset"}))
-    planned = parts(table, [])
+    planned = parts(table)
     assert len(planned) == store_count * file_count
     if reads:
         Asked.requests.clear()
         ranges.clear()
         for part in planned:
-            for _ in read_part(table, part, []):
+            for _ in read_part(table, part):
                 pass
     return {**Asked.requests, "GET": len(ranges)}
 

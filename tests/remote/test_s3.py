@@ -105,11 +105,11 @@ def test_a_scan_asks_for_large_ranges(proxy: Proxy) -> None:
 def test_a_plan_for_spark_asks_for_little(proxy: Proxy, options: dict[str, str], asked: int) -> None:
     """The listing, and the begin of the last file."""
     table = table_of(SourceOptions.parse({"path": proxy.url("5.5.0-damage-base"), **options}))
-    planned = parts(table, [])
+    planned = parts(table)
     names = [path for _, path, _ in proxy.asked if "list-type" not in path and "/commitlog/0" in path]
     assert len(names) == asked
     proxy.asked.clear()
-    rows = sum(batch.num_rows for part in planned for batch in read_part(table, part, []))
+    rows = sum(batch.num_rows for part in planned for batch in read_part(table, part))
     assert rows > (0 if options else 200) or options.get("table") == "findings"
     if not options.get("table"):
         files = [path for method, path, _ in proxy.asked if method == "GET"]

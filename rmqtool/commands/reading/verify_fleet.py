@@ -133,7 +133,7 @@ def _stores(request: FleetRequest) -> list[StoreCheck | UnreadStore]:
     if options.broker_version is not None:
         given["broker_version"] = options.broker_version
     settings = with_settings(options.sizes or Settings(), index_slot_count=options.index_slots)
-    return parts(table_of(replace(SourceOptions.parse(given), settings=settings)), [])
+    return parts(table_of(replace(SourceOptions.parse(given), settings=settings)))
 
 
 class _AnswerWriter(ABC):

@@ -97,7 +97,7 @@ def findings_frame(session: SparkSession, options: SourceOptions) -> DataFrame:
         NotAStoreError, UnreadableError: no path is a store that can be read.
     """
     table = table_of(options)
-    rows = checked_rows(session, parts(table, []), FindingRows(table), options.splitting.part_bytes)
+    rows = checked_rows(session, parts(table), FindingRows(table), options.splitting.part_bytes)
     values = rows.map(partial(_values, table.schema.names))
     return session.createDataFrame(values, commented(table.schema, options.table), verifySchema=False)
 

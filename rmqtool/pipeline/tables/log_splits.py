@@ -208,11 +208,7 @@ def _scanned(
 
 def _may_hide(physical_offset: int, size: int, row_filters: Sequence[RowFilter]) -> bool:
     """Whether a range that is no record is to be told."""
-    return all(
-        row_filter.may_be_between(physical_offset, physical_offset + size)
-        and not (row_filter.strict and row_filter.wants_content)
-        for row_filter in row_filters
-    )
+    return all(row_filter.may_be_between(physical_offset, physical_offset + size) for row_filter in row_filters)
 
 
 def _missing_before(store: Store, segments: Sequence[Segment], number: int) -> tuple[str, int, int] | None:

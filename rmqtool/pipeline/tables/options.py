@@ -32,7 +32,7 @@ UNREADABLE: Final = "store.unreadable"
 KNOWN: Final = frozenset(
     {
         *("path", "paths", "table", "profile", "columns", "topics", "queue_ids", "from_offset", "to_offset"),
-        *("from_time_ms", "to_time_ms", "mode", "stale", "splits", "split_bytes", "proof_bytes", "pushdown"),
+        *("from_time_ms", "to_time_ms", "mode", "stale", "splits", "split_bytes", "proof_bytes"),
         *("commitlog", "index_slots", "broker_version", "bytes_per_trigger", "pattern", "pattern_in"),
         *("failondataloss", "ranges"),
     }
@@ -62,7 +62,6 @@ class SourceOptions:
         paths: of stores, absolute, or URLs; a pattern (`*`, `[...]`, `{a,b}`, and in paths `?`) names several.
         columns: of the table; empty: all that the profile has.
         mode: how a row that is not sound is handled: a row, nothing, or the end of the job.
-        pushdown: whether a query's filters are asked for, which needs `spark.sql.python.filterPushdown.enabled`.
         bytes_per_trigger: of the log in one batch of a stream; None: all there are.
         fails_on_data_loss: whether a stream ends with an error where records are gone that it has not read.
         ranges: of physical offsets by store: only these are read, other paths are skipped. None: all.
@@ -76,7 +75,6 @@ class SourceOptions:
     row_filter: RowFilter = field(default_factory=lambda: RowFilter(stale=False))
     mode: str = "permissive"
     splitting: Splitting = field(default_factory=Splitting)
-    pushdown: bool = False
     settings: Settings = field(default_factory=Settings)
     broker_version: str | None = None
     bytes_per_trigger: int | None = None
@@ -117,7 +115,6 @@ class SourceOptions:
                 _number_of(options, "split_bytes", least=1) or PART_BYTES,
                 _number_of(options, "proof_bytes", least=1) or PROOF_BYTES,
             ),
-            pushdown=_flag(options, "pushdown"),
             settings=Settings(
                 commitlog_directories=_words(options, "commitlog"),
                 index_slot_count=_number_of(options, "index_slots", least=1),

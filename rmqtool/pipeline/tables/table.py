@@ -35,17 +35,17 @@ class Table(Protocol):
     def schema(self) -> pa.Schema:
         """The columns."""
 
-    def splits(self, store: Store, filters: Sequence[RowFilter]) -> list[Any]:
-        """What tasks read of a store, one each; filters are those of the query."""
+    def splits(self, store: Store) -> list[Any]:
+        """What tasks read of a store, one each."""
 
     def unread(self, store: Store) -> list[str]:
         """What in a store cannot be read at all, so that the table lacks its rows: a sentence for each."""
 
-    def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any) -> Iterator[pa.RecordBatch]:
         """The record batches of a part."""
 
 
-def parts(table: Table, filters: Sequence[RowFilter]) -> list[Any]:
+def parts(table: Table) -> list[Any]:
     """What tasks read of all stores, one each: an `UnreadStore`, or what the table makes of a store.
 
     Raises:
@@ -57,20 +57,20 @@ def parts(table: Table, filters: Sequence[RowFilter]) -> list[Any]:
         if isinstance(store, UnreadStore):
             return [store] if ranges is None else []
         if ranges is not None:
-            return table.splits(store, filters) if store.view.label in ranges else []
+            return table.splits(store) if store.view.label in ranges else []
         unread = [
             UnreadStore(store.view.label, sentence.partition(": ")[0], UNREADABLE, sentence)
             for sentence in table.unread(store)
         ]
-        return [*unread, *table.splits(store, filters)]
+        return [*unread, *table.splits(store)]
 
     runner = ThreadRunner(PLANNING_THREADS)
     return [part for some in runner.map(planned, table.options.fleet()) for part in some]
 
 
-def read_part(table: Table, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+def read_part(table: Table, part: Any) -> Iterator[pa.RecordBatch]:
     """The record batches of a part; a path that is no store is one row."""
-    return iter([unread_row(part, table)]) if isinstance(part, UnreadStore) else table.read(part, filters)
+    return iter([unread_row(part, table)]) if isinstance(part, UnreadStore) else table.read(part)
 
 
 def unread_row(unread: UnreadStore, table: Table) -> pa.RecordBatch:
@@ -110,8 +110,8 @@ class MessagesTable:
     def schema(self) -> pa.Schema:
         return message_schema(self.options.profile, self.options.columns)
 
-    def splits(self, store: Store, filters: Sequence[RowFilter]) -> list[Any]:
-        row_filters = [self.options.row_filter, *filters]
+    def splits(self, store: Store) -> list[Any]:
+        row_filters = [self.options.row_filter]
         ranges = self.options.ranges
         if ranges is None:
             return list(log_tasks(store, row_filters, self.options.splitting))
@@ -125,9 +125,9 @@ class MessagesTable:
             return []
         return _problems_in(store, directories) or [f"{directories[0]}: the directory of the log cannot be listed"]
 
-    def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any) -> Iterator[pa.RecordBatch]:
         search, schema = self.options.search, with_judgement(self.schema)
-        row_filters = [self.options.row_filter, *filters]
+        row_filters = [self.options.row_filter]
         if isinstance(part, RangeTask):
             row_filters, part = [part.between, *row_filters], part.task
         batches = read_task(part, schema if search is None else search.read(schema), row_filters)
@@ -144,16 +144,16 @@ class QueuesTable:
     def schema(self) -> pa.Schema:
         return chosen(queue_table.SCHEMA, self.options.columns)
 
-    def splits(self, store: Store, filters: Sequence[RowFilter]) -> list[Any]:
-        row_filters = [self.options.row_filter, *filters]
+    def splits(self, store: Store) -> list[Any]:
+        row_filters = [self.options.row_filter]
         return [*queue_table.queue_splits(store, row_filters), *database_splits(store)]
 
     def unread(self, store: Store) -> list[str]:
         return _problems_in(store, ("consumequeue", "batchconsumequeue"))
 
-    def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any) -> Iterator[pa.RecordBatch]:
         if isinstance(part, DatabaseSplit):
-            return part.batches([self.options.row_filter, *filters])
+            return part.batches([self.options.row_filter])
         return queue_table.read_queue_files(part)
 
 
@@ -167,13 +167,13 @@ class IndexTable:
     def schema(self) -> pa.Schema:
         return chosen(index_table.SCHEMA, self.options.columns)
 
-    def splits(self, store: Store, _filters: Sequence[RowFilter]) -> list[Any]:
+    def splits(self, store: Store) -> list[Any]:
         return list(index_table.index_splits(store))
 
     def unread(self, store: Store) -> list[str]:
         return _problems_in(store, ("index",))
 
-    def read(self, part: Any, _filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any) -> Iterator[pa.RecordBatch]:
         return index_table.read_index_files(part)
 
 
@@ -187,13 +187,13 @@ class FindingsTable:
     def schema(self) -> pa.Schema:
         return chosen(findings_table.SCHEMA, self.options.columns)
 
-    def splits(self, store: Store, _filters: Sequence[RowFilter]) -> list[Any]:
+    def splits(self, store: Store) -> list[Any]:
         return [findings_table.store_check(store, self.options.broker_version)]
 
     def unread(self, _store: Store) -> list[str]:
         return []  # these are findings
 
-    def read(self, part: Any, _filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any) -> Iterator[pa.RecordBatch]:
         try:
             yield from findings_table.read_findings(part)
         except UnreadableError as error:

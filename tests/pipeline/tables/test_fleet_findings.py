@@ -33,7 +33,7 @@ LARGE = [name for name, damage in DAMAGES.items() if "many-files" in damage.reci
 def rows_of_slices(store: Path, count: int) -> list[dict[str, Any]]:
     """The rows of a store that is checked in slices, in this process."""
     table: Table = table_of(SourceOptions.parse({"path": str(store), "table": "findings"}))
-    [check], maker = parts(table, []), FindingRows(table)
+    [check], maker = parts(table), FindingRows(table)
     return joined([check_slice(SliceCheck(0, check, number, count), maker) for number in range(1, count + 1)], maker)
 
 
@@ -61,7 +61,7 @@ def test_a_large_log_is_as_many_tasks_as_it_is_worth(tmp_path: Path, monkeypatch
     given = {"path": str(tmp_path / "*"), "table": "findings"}
 
     def counts() -> list[tuple[int, int]]:
-        stores = parts(table_of(SourceOptions.parse(given)), [])
+        stores = parts(table_of(SourceOptions.parse(given)))
         return [(task.store_number, task.count) for task in slice_checks(stores, 2 * FILE_SIZE)]
 
     assert counts() == [(0, 3), (0, 3), (0, 3), (1, 1), (2, 1)]

@@ -24,7 +24,7 @@ ENTRY_COLUMNS = ("number", "slot", "key_hash", "physical_offset", "time_delta_se
 def table_rows(store: Path, **options: str) -> list[JsonRow]:
     """All rows of a table, read in this process."""
     table = table_of(SourceOptions.parse({"path": str(store), **options}))
-    return [row for part in parts(table, []) for batch in read_part(table, part, []) for row in batch.to_pylist()]
+    return [row for part in parts(table) for batch in read_part(table, part) for row in batch.to_pylist()]
 
 
 def dumped(store: Path, kind: str) -> list[JsonRow]:
