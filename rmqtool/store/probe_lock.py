@@ -148,9 +148,11 @@ def directory_holder(root: Path) -> int | None:
 
 
 def started_at(pid: int) -> float | None:
-    """When a process began, in seconds since 1970; None of one that cannot be looked at."""
+    """When a process began, in seconds since 1970; None of one that has ended or cannot be looked at."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        if fields[0] in ("Z", "X"):
+            return None  # it has ended, and nobody has asked how
         booted = next(line for line in Path("/proc/stat").read_text("ascii").splitlines() if line.startswith("btime "))
         return int(booted.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, StopIteration):

@@ -16,35 +16,15 @@ from pyarrow import fs
 from tests.commands.transcripts import Ran
 from tests.conftest import Unpacked
 from tests.pipeline.cluster import ROOT
+from tests.pipeline.export_campaign import s3_settings
 from tests.pipeline.stores import dump_rows
 from tests.remote.s3_server import BUCKET, KEYS, require_server, s3_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow]
 
-SDK = "software.amazon.awssdk"
-PACKAGES = ("org.apache.hadoop:hadoop-aws:{hadoop}", f"{SDK}:s3:2.35.4", f"{SDK}:s3-transfer-manager:2.35.4")
-"""What S3A needs; the bundle of all of the SDK has 600 MB."""
-
-
-def hadoop_version() -> str:
-    import pyspark
-
-    jars = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
-    return next(iter(jars)).stem.rpartition("-")[2]
-
 
 def export(port: int, folder: Path, *words: object) -> Ran:
-    s3a = "spark.hadoop.fs.s3a"
-    conf = [
-        "spark.jars.packages=" + ",".join(PACKAGES).format(hadoop=hadoop_version()),
-        f"spark.jars.excludes={SDK}:bundle,org.slf4j:slf4j-api",  # Spark has the second
-        *(
-            f"{s3a}.endpoint=http://127.0.0.1:{port}",
-            f"{s3a}.path.style.access=true",
-            f"{s3a}.endpoint.region=us-east-1",
-        ),
-        "spark.sql.shuffle.partitions=2",
-    ]
+    conf = [*s3_settings(port), "spark.sql.shuffle.partitions=2"]
     options = [word for setting in conf for word in ("--conf", setting)]
     ran = subprocess.run(
         [sys.executable, "-m", "rmqtool", "export", *map(str, words), "--master", "local[2]", *options],

@@ -45,6 +45,10 @@ def export(
             "--accept-loss", help="With --incremental: continue if a broker removed messages before they were exported."
         ),
     ] = False,
+    break_lease: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Remove this lease of an export that has ended; the refusal names it."),
+    ] = None,
     partition_by: Annotated[
         str | None, typer.Option(metavar="A,B", help="Partition columns, one directory each; also day and hour.")
     ] = None,
@@ -71,7 +75,7 @@ def export(
         options["profile"] = profile.value
     if columns is not None:
         options["columns"] = columns
-    request = _Request(options, to, form, _names(partition_by), master, conf)
+    request = _Request(options, to, form, _names(partition_by), master, conf, break_lease)
     if incremental:
         summary: dict[str, Any] = {"to": to, **_added(context, request, accepts_loss=accept_loss)}
     elif form in (Form.ICEBERG, Form.DELTA):
@@ -94,6 +98,7 @@ class _Request:
     partition_by: tuple[str, ...]
     master: str
     conf: list[str] | None
+    break_lease: str | None
 
     def place(self) -> tuple[str, bool]:
         """The target as a path or URL without a slash at its end, and whether it is a path.
@@ -123,29 +128,35 @@ def _exported(context: typer.Context, request: _Request) -> dict[str, Any]:
     require_pyspark()  # before what needs it is imported
     from rmqtool.pipeline.frames import table_frame
     from rmqtool.pipeline.jobs.export import Export
+    from rmqtool.pipeline.jobs.lease import Lease, break_lease
     from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
 
     messages = messages_of(context)
     target, is_local = request.place()
     table_export = Export(target, request.form, request.options, request.partition_by)
-    asked = table_export.request()
+    asked, leases = table_export.request(), table_export.leases
     files: TargetFiles = LocalFiles()
     before = table_export.done_before(asked, files) if is_local else None
+    lease: Lease | None = None
     if before is None:
         try:
             with spark(request.master, request.conf, messages, "export") as session:
                 files = LocalFiles(session) if is_local else HadoopFiles.open(session, target)
                 try:
-                    before = None if is_local else table_export.done_before(asked, files)
+                    if request.break_lease is not None:
+                        break_lease(files, leases, request.break_lease)
+                    lease = Lease.take(files, leases, session)
+                    before = table_export.done_before(asked, files)
                     if before is None:
-                        return table_export.write(table_frame(session, request.options), asked, files)
-                except BaseException:
-                    if not is_local:  # its files are Spark's, which is about to end
+                        return table_export.write(table_frame(session, request.options), asked, files, lease)
+                finally:
+                    if lease is not None and not is_local:  # its files are Spark's, which is about to end
                         table_export.discard_partial(files)
-                    raise
+                        lease.release()
         finally:
-            if is_local:
-                table_export.discard_partial(LocalFiles())  # now that no task can write into it any more
+            if lease is not None and is_local:  # now that no task can write into it any more
+                table_export.discard_partial(LocalFiles())
+                lease.release(LocalFiles())
     messages.note("this export is already complete")
     return before
 
@@ -154,8 +165,9 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
     from rmqtool.pipeline.session import require_pyspark
 
     require_pyspark()
-    from rmqtool.pipeline.jobs.incremental import IncrementalExport, partitions_of
+    from rmqtool.pipeline.jobs.incremental import LEASES, IncrementalExport, partitions_of
     from rmqtool.pipeline.jobs.lakehouse import table_settings
+    from rmqtool.pipeline.jobs.lease import break_lease
     from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
     from rmqtool.pipeline.stores import checked_stores
 
@@ -169,6 +181,8 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
         files: TargetFiles = LocalFiles(session) if is_local else HadoopFiles.open(session, target)
         stores = checked_stores(request.options)
         now_ms = time.time_ns() // 1_000_000
+        if request.break_lease is not None:
+            break_lease(files, f"{target}/{LEASES}", request.break_lease)
         return IncrementalExport(
             target, request.form, table, request.options, partition_by, stores, now_ms, files, accepts_loss
         ).run(session)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import rmqtool
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
 from rmqtool.pipeline.enums import Form
+from rmqtool.pipeline.jobs.lease import Lease
 from rmqtool.pipeline.jobs.target_files import TargetFiles, data_files
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.report.names import unknown_name
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 MANIFEST: Final = "_rmqtool-export.json"
 """Begins with an underscore, so that Spark and others do not take it for data."""
 MANIFEST_FORMAT: Final = 1
+NOTES: Final = "_rmqtool"
+"""Directory of the target of `--incremental` that is no table."""
 DERIVED: Final = ("day", "hour")
 """What rows can be partitioned by beside their columns: the date of the store time in UTC, and its hour."""
 
@@ -70,10 +73,12 @@ class Export:
         """
         if not files.exists(self.target):
             return None
+        if files.exists(f"{self.target}/{NOTES}"):
+            raise RefusedError(f"{self.target}: has tables of export --incremental, and would be replaced as a whole")
         manifest = _read_manifest(files, self.target)
         if manifest is None:
             # Beside an export that a kill ended while it was put into its place lies the rest of it, or the one before.
-            if not files.sizes(self.target) or any(map(files.exists, (self._beside("partial"), self._beside("old")))):
+            if not files.sizes(self.target) or any(map(files.exists, (self._partial, self._old))):
                 return None
             raise RefusedError(f"{self.target}: is there, and not written by rmqtool export")
         if manifest.get("request") != request:
@@ -84,23 +89,26 @@ class Export:
         hashes = files.hashes(self.target, [file["path"] for file in manifest["files"]])
         return manifest if all(hashes[file["path"]] == file["sha256"] for file in manifest["files"]) else None
 
-    def write(self, table: DataFrame, request: Mapping[str, Any], files: TargetFiles) -> dict[str, Any]:
+    def write(self, table: DataFrame, request: Mapping[str, Any], files: TargetFiles, lease: Lease) -> dict[str, Any]:
         """Write the table; the manifest. Where it fails, `discard_partial` has to be called.
 
         Raises:
             UsageError: no such column to partition by.
             UnsupportedError: Spark has no writer of this form.
+            RefusedError: the lease was broken.
             WriteError: the directory cannot be written.
         """
-        partial, old = self._beside("partial"), self._beside("old")
+        old = self._old
         if files.exists(old) and not files.exists(self.target):
             files.move(old, self.target)  # ended between two renames
-        for left in (partial, old):
+        for left in (self._partial, old):
             files.remove(left)
+        partial = f"{self._partial}/{lease.id}"  # tasks of a run that a kill ended may still write into another one
         rows = save_rows(table, self.form, self.partition_by, files.spark_path(partial))
         manifest = {"format": MANIFEST_FORMAT, "rows": rows, "files": written_files(files, partial)}
         manifest["request"] = dict(request)
-        files.write(f"{partial}/{MANIFEST}", json.dumps(manifest, indent=2) + "\n")
+        files.create(f"{partial}/{MANIFEST}", json.dumps(manifest, indent=2) + "\n")
+        lease.check()
         if files.exists(self.target):
             files.move(self.target, old)
         files.move(partial, self.target)
@@ -109,11 +117,36 @@ class Export:
 
     def discard_partial(self, files: TargetFiles) -> None:
         """Remove what an export that did not end well has left; its tasks must have ended."""
-        files.remove(self._beside("partial"))
+        files.remove(self._partial)
+
+    @property
+    def leases(self) -> str:
+        """The directory in which the run that writes has its lease; the target itself is replaced as a whole.
+
+        Raises:
+            UsageError: nothing can lie beside the target.
+        """
+        return self._beside("leases")
+
+    @property
+    def _partial(self) -> str:
+        return self._beside("partial")
+
+    @property
+    def _old(self) -> str:
+        return self._beside("old")
 
     def _beside(self, what: str) -> str:
-        parent, _, name = self.target.rpartition("/")
-        return f"{parent}/.{name}.rmqtool-{what}"
+        place = beside(self.target, what)
+        if place is None:
+            raise UsageError(f"--to {self.target}: without --incremental this must name a directory in it")
+        return place
+
+
+def beside(target: str, what: str) -> str | None:
+    """A hidden directory beside a target; None where the target is all of a bucket or file system."""
+    parent, _, name = target.rpartition("/")
+    return None if not name or parent.endswith(("/", ":")) else f"{parent}/.{name}.rmqtool-{what}"
 
 
 def save_rows(table: DataFrame, form: Form, partition_by: Sequence[str], path: str) -> int:

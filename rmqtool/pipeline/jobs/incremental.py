@@ -1,9 +1,11 @@
 """Exports what is new: remembers in the target how far each log was read, and adds each batch once, also after kills.
 
-The range of each log that a batch takes is noted in the target before the batch is written, and what it was made of
-after that. A batch that a kill came upon is written again with the same ranges, and the table knows its number. Files
-become part of a table of files by the note after them, and are put into their places then. Streams of Spark are not
-used: they need a Python process that connects within ten seconds, which a busy machine does not always give.
+One run at a time has the lease of the target. The range of each log that a batch takes is noted in the target before
+the batch is written, and what it was made of after that; a note is created and never changed. A batch that a kill came
+upon is written again with the same ranges, and the table knows its number. Files become part of a table of files by the
+note that names them, and are put into their places then. So even a run whose lease was broken adds nothing twice, and
+removes nothing that another run added. Streams of Spark are not used: they need a Python process that connects within
+ten seconds, which a busy machine does not always give.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import rmqtool
 from rmqtool.engine.segments.log_position import Position, flushed_end, mark_of, what_is_lost
-from rmqtool.errors import RefusedError, UsageError
+from rmqtool.errors import RefusedError, UsageError, WriteError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.frames import table_frame
-from rmqtool.pipeline.jobs.export import save_rows, with_partitions, written_files
+from rmqtool.pipeline.jobs.export import MANIFEST, NOTES, beside, save_rows, with_partitions, written_files
 from rmqtool.pipeline.jobs.lakehouse import TABLE_FORMS, LakeTable
+from rmqtool.pipeline.jobs.lease import Lease
 from rmqtool.pipeline.jobs.target_files import TargetFiles
 from rmqtool.pipeline.tables.options import PLANNING_THREADS
 from rmqtool.scan.runner import ThreadRunner
@@ -30,8 +33,8 @@ from rmqtool.store.directory import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NOTES: Final = "_rmqtool"
-"""Directory of the target that is no table."""
+LEASES: Final = f"{NOTES}/leases"
+"""Directory of the target in which the run that writes has its lease."""
 NOTES_FORMAT: Final = 1
 PARTITIONS: Final = ("day", "topic")
 """Of tables, if nobody names others."""
@@ -88,19 +91,40 @@ class IncrementalExport:
 
         Raises:
             UsageError: there is no such column to partition by.
-            RefusedError: the target holds something else, or records are gone that were not exported.
+            RefusedError: the target holds something else, another run writes into it, or records are gone that were not
+                exported.
             WriteError: the target cannot be written.
         """
+        self._refuse_foreign()
+        lease = Lease.take(self.files, f"{self.target}/{LEASES}", session)
+        try:
+            self._refuse_foreign()
+            self._add_all(session, lease)
+        finally:
+            lease.release()
+        return self.added
+
+    def _add_all(self, session: SparkSession, lease: Lease) -> None:
         export_id = self._export_id()
         self._finish_moves()
         if self.table != "messages":
-            self._add(session, ExportBatch(self._next_number()), export_id)
-            return self.added
+            self._add(session, ExportBatch(self._next_number()), export_id, lease)
+            return
         batch = self._planned_before() or self._plan()
         while batch is not None:
-            self._add(session, batch, export_id)
+            self._add(session, batch, export_id, lease)
             batch = None if batch.is_new and batch.is_last else self._plan()
-        return self.added
+
+    def _refuse_foreign(self) -> None:
+        """A run that replaces the whole target has its lease beside it."""
+        leases = beside(self.target, "leases")
+        if self.files.exists(f"{self.target}/{MANIFEST}") or (leases is not None and self.files.exists(leases)):
+            raise RefusedError(
+                f"{self.target}: is the target of an export without --incremental, which replaces all that is there; "
+                "choose another --to"
+            )
+        if not self.files.exists(f"{self._notes}/export.json") and self.files.sizes(f"{self.target}/{self.table}"):
+            raise RefusedError(f"{self.target}/{self.table}: is there, and not written by export --incremental")
 
     def _export_id(self) -> str:
         """The id of this export, which the target keeps with what was asked for.
@@ -116,8 +140,8 @@ class IncrementalExport:
         }
         kept = self._noted("export.json")
         if not kept:
-            if self.files.sizes(f"{self.target}/{self.table}") or self.files.sizes(self._notes):
-                raise RefusedError(f"{self.target}/{self.table}: is there, and not written by export --incremental")
+            if self.files.sizes(self._notes):
+                raise RefusedError(f"{self._notes}: has no export.json, so it is not known what was exported")
             export_id = str(uuid.uuid4())
             self._note("export.json", {**request, "id": export_id, "rmqtool": rmqtool.__version__})
             return export_id
@@ -182,7 +206,7 @@ class IncrementalExport:
         if not self.accepts_loss:
             raise RefusedError(f"{label}: {message}; to export what is there now, add --accept-loss")
 
-    def _add(self, session: SparkSession, batch: ExportBatch, export_id: str) -> None:
+    def _add(self, session: SparkSession, batch: ExportBatch, export_id: str, lease: Lease) -> None:
         """Add the rows of a batch, if they are not there yet."""
         from pyspark.sql import functions as f
 
@@ -199,9 +223,11 @@ class IncrementalExport:
         if self.form in TABLE_FORMS:
             place = f"{self.target}/{self.table}"
             table = LakeTable(self.form, self.files, place, self.table, self.partition_by, export_id)
+            lease.check()
             manifest["rows"] = table.append(with_partitions(rows, self.partition_by), batch.number, manifest)
         else:
-            self._add_files(rows, manifest)
+            self._add_files(rows, manifest, f"{batch.number:010}-{lease.id}")
+            lease.check()
         self._note(name, {**manifest, "positions": batch.positions})
         self._finish_moves()
         self.added["rows"] += manifest["rows"]
@@ -209,23 +235,39 @@ class IncrementalExport:
         self.added["files"] += len(manifest.get("files", ()))
         self.added["batches"] += 1
 
-    def _add_files(self, rows: DataFrame, manifest: dict[str, Any]) -> None:
-        self.files.remove(self._staging)
-        manifest["rows"] = save_rows(rows, self.form, self.partition_by, self.files.spark_path(self._staging))
-        manifest["files"] = written_files(self.files, self._staging)
+    def _add_files(self, rows: DataFrame, manifest: dict[str, Any], folder: str) -> None:
+        """Write the files of a batch into a directory that no other run writes into."""
+        staging = f"{self._staging}/{folder}"
+        manifest["rows"] = save_rows(rows, self.form, self.partition_by, self.files.spark_path(staging))
+        manifest["staging"], manifest["files"] = folder, written_files(self.files, staging)
         manifest["bytes"] = sum(file["bytes"] for file in manifest["files"])
 
     def _finish_moves(self) -> None:
-        """Put the files of the last batch into their places; what no note names is of a batch that a kill ended."""
+        """Put the files of the last batch into their places, and remove what runs left that a kill ended.
+
+        Nothing is removed from the table: a file that is there already was moved by a run that a kill ended.
+        """
         staged = self.files.sizes(self._staging)
         if not staged:
             return
-        for file in self._noted(f"batches/{self._next_number() - 1:010}.json").get("files", ()):
-            if file["path"] in staged:
-                target = f"{self.target}/{self.table}/{file['path']}"
-                self.files.remove(target)  # an object store copies, and a kill may come before the source is removed
-                self.files.move(f"{self._staging}/{file['path']}", target)
-        self.files.remove(self._staging)
+        last = self._next_number() - 1
+        note = self._noted(f"batches/{last:010}.json")
+        folder = f"{note['staging']}/" if note.get("staging") else ""  # rmqtool 0.3 had one directory for all batches
+        table = f"{self.target}/{self.table}"
+        there = self.files.sizes(table)
+        for file in note.get("files", ()):
+            path = file["path"]
+            if path not in there and f"{folder}{path}" in staged:
+                self.files.move(f"{self._staging}/{folder}{path}", f"{table}/{path}")
+        there = self.files.sizes(table)
+        lacking = [file["path"] for file in note.get("files", ()) if there.get(file["path"]) != file["bytes"]]
+        if lacking:
+            raise WriteError(f"{table}/{lacking[0]}: is not there as it was written; {len(lacking)} files in all")
+        for name in sorted({path.partition("/")[0] for path in staged}):
+            number = name.partition("-")[0]
+            if not (number.isdecimal() and int(number) > last):  # that one may be of a run whose lease was broken
+                self.files.remove(f"{self._staging}/{name}")
+        self.files.remove_if_empty(self._staging)
 
     def _next_number(self) -> int:
         names = self.files.sizes(f"{self._notes}/batches")
@@ -253,7 +295,8 @@ class IncrementalExport:
         return noted if isinstance(noted, dict) else {}
 
     def _note(self, name: str, content: Mapping[str, Any]) -> None:
-        self.files.write(f"{self._notes}/{name}", json.dumps(content, indent=2) + "\n")
+        if not self.files.create(f"{self._notes}/{name}", json.dumps(content, indent=2) + "\n"):
+            raise RefusedError(f"{self._notes}/{name}: another export has written it meanwhile; run this one again")
 
     @property
     def _notes(self) -> str:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import stat
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _HASH_BLOCK: Final = 1 << 20
+_CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
+"""Capability of an object store's file system, and option with which it creates a file only where none is."""
 _S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
@@ -39,14 +43,17 @@ class TargetFiles(Protocol):
     def read(self, place: str) -> str | None:
         """The text of a file; None where there is none."""
 
-    def write(self, place: str, text: str) -> None:
-        """Write a file, whole or not at all."""
+    def create(self, place: str, text: str) -> bool:
+        """Write a file, whole or not at all; False if it is there already. Of two callers one creates it."""
 
     def move(self, source: str, target: str) -> None:
         """Give a file or directory another name, at which nothing is; directories above are made."""
 
     def remove(self, place: str) -> None:
         """Remove a file or a directory with all that is in it; or do nothing where nothing is."""
+
+    def remove_if_empty(self, folder: str) -> None:
+        """Remove a directory in which nothing is."""
 
     def hashes(self, folder: str, names: Sequence[str]) -> dict[str, str]:
         """SHA-256 of files below a directory, in hexadecimal, by their names; computed by tasks."""
@@ -80,9 +87,14 @@ class LocalFiles:
         return Path(place).exists()
 
     def sizes(self, folder: str) -> dict[str, int]:
-        root = Path(folder)
+        root, sizes = Path(folder), {}
         with reported(folder):
-            return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+            for path in root.rglob("*"):
+                with suppress(FileNotFoundError):  # another run removed it since it was listed
+                    status = path.stat()
+                    if stat.S_ISREG(status.st_mode):
+                        sizes[str(path.relative_to(root))] = status.st_size
+        return sizes
 
     def read(self, place: str) -> str | None:
         try:
@@ -92,13 +104,24 @@ class LocalFiles:
         except (OSError, ValueError) as error:
             raise WriteError(f"{place}: {error}") from error
 
-    def write(self, place: str, text: str) -> None:
+    def create(self, place: str, text: str) -> bool:
         path = Path(place)
+        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         with reported(place):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside = path.with_name(f".{path.name}.tmp")
-            beside.write_text(text, "utf-8")
-            beside.replace(path)
+            while True:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    beside.write_text(text, "utf-8")
+                    break
+                except FileNotFoundError:
+                    continue  # another run removed the empty directory
+            try:
+                path.hardlink_to(beside)
+            except FileExistsError:
+                return False
+            finally:
+                beside.unlink()
+        return True
 
     def move(self, source: str, target: str) -> None:
         with reported(target):
@@ -112,6 +135,10 @@ class LocalFiles:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+
+    def remove_if_empty(self, folder: str) -> None:
+        with suppress(OSError):
+            Path(folder).rmdir()
 
     def hashes(self, folder: str, names: Sequence[str]) -> dict[str, str]:
         paths = [str(Path(folder) / name) for name in names]
@@ -166,7 +193,7 @@ class HadoopFiles:
             if not file_system.exists(path):
                 return {}
             start = len(file_system.makeQualified(path).toString().rstrip("/")) + 1
-            listed, sizes = file_system.listFiles(path, True), {}
+            listed, sizes = file_system.listFiles(path, True), dict[str, int]()
             while listed.hasNext():
                 status = listed.next()
                 sizes[status.getPath().toString()[start:]] = int(status.getLen())
@@ -183,14 +210,26 @@ class HadoopFiles:
             finally:
                 stream.close()
 
-    def write(self, place: str, text: str) -> None:
-        beside = f"{place}.tmp"
-        with _java_told(place):
-            path, file_system = self._at(beside)
-            stream = file_system.create(path, True)
+    def create(self, place: str, text: str) -> bool:
+        """An object store creates it on a condition; elsewhere a new file is renamed, which replaces nothing."""
+        from py4j.protocol import Py4JError
+
+        path, file_system = self._at(place)
+        is_conditional = bool(file_system.hasPathCapability(path, _CONDITIONAL))
+        target = path if is_conditional else self._at(f"{place}.{uuid.uuid4().hex}.tmp")[0]
+        try:
+            builder = file_system.createFile(target).recursive().overwrite(False)
+            builder = builder.must(_CONDITIONAL, True) if is_conditional else builder
+            stream = builder.build()
             stream.write(bytearray(text, "utf-8"))
             stream.close()
-        self.move(beside, place)
+            if is_conditional or (not file_system.exists(path) and file_system.rename(target, path)):
+                return True
+            file_system.delete(target, True)
+        except Py4JError as error:
+            if not self.exists(place):
+                raise WriteError(f"{place}: {_java_reason(error)}") from error
+        return self.read(place) == text  # a request that is sent again is refused after the first one was carried out
 
     def move(self, source: str, target: str) -> None:
         with _java_told(target):
@@ -203,6 +242,13 @@ class HadoopFiles:
         with _java_told(place):
             path, file_system = self._at(place)
             file_system.delete(path, True)
+
+    def remove_if_empty(self, folder: str) -> None:
+        from py4j.protocol import Py4JError
+
+        with suppress(Py4JError):
+            path, file_system = self._at(folder)
+            file_system.delete(path, False)
 
     def hashes(self, folder: str, names: Sequence[str]) -> dict[str, str]:
         """A task reads a file at once: Python's workers have no way to all the places that Spark writes to."""

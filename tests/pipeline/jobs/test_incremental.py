@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ import pyarrow.parquet
 import pytest
 
 from rmqtool.errors import WriteError
-from rmqtool.pipeline.jobs import incremental
+from rmqtool.pipeline.jobs import incremental, lease
 from rmqtool.pipeline.jobs.target_files import LocalFiles
 from rmqtool.report.json_schemas import schema_text
 from tests.commands.schema_check import schema_errors
-from tests.commands.transcripts import rmqtool
+from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
 from tests.pipeline.stores import dump_rows
 from tests.store_state import assert_store_unchanged
@@ -57,18 +58,18 @@ def test_each_row_is_added_once(
     assert json.loads(run(*command).out)["rows"] == 0
 
     grow(path)
-    real_write = LocalFiles.write
+    real_create = LocalFiles.create
 
-    def write(files: LocalFiles, place: str, text: str) -> None:
+    def create(files: LocalFiles, place: str, text: str) -> bool:
         if "/batches/" in place:
             raise WriteError("killed before the manifest")
-        real_write(files, place, text)
+        return real_create(files, place, text)
 
     def move(files: LocalFiles, source: str, place: str) -> None:
         raise WriteError("killed before the files are moved")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalFiles, "write", write)
+        patch.setattr(LocalFiles, "create", create)
         assert run(*command).code == 4
     assert offsets_in(target / "messages") == expected
     with monkeypatch.context() as patch:
@@ -128,3 +129,73 @@ def test_a_url_that_spark_cannot_write_is_told(run: Any, golden: Unpacked, tmp_p
     assert (ran.code, f"--to {url}: Spark cannot write there" in ran.err, ran.err.count("\n")) == (2, True, 1)
     assert ("hadoop-aws" in ran.err) == url.startswith("s3")
     assert not Path(url.partition("://")[0] + ":").exists()
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_run_beside_another_removes_nothing_that_it_moved(
+    run: Any, golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool
+) -> None:
+    """A second run comes while the first one moves its files; it is refused, or a person has broken the lease."""
+    path, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+    command = ("export", path, "--to", target, "--incremental", "--partition-by", "queue_id")
+    monkeypatch.setattr(lease, "WAIT_S", 0.5)
+    real_move = LocalFiles.move
+    moves: list[str] = []
+    others: list[Ran] = []
+
+    def move(files: LocalFiles, source: str, place: str) -> None:
+        moves.append(place)
+        if len(moves) == 2:
+            words = ("--break-lease", next((target / "_rmqtool" / "leases").iterdir()).stem) if is_broken else ()
+            others.append(run(*command, *words))
+        if Path(source).exists():
+            real_move(files, source, place)
+
+    monkeypatch.setattr(LocalFiles, "move", move)
+    ran = run(*command)
+    assert ran.code == 0, ran.err
+    [other] = others
+    assert other.code == (0 if is_broken else 5), other.err
+    assert is_broken or "another export has written to this target since" in other.err
+    assert offsets_in(target / "messages") == [row["physical_offset"] for row in dump_rows(path)]
+    assert json.loads(run(*command).out)["rows"] == 0
+    assert sorted(entry.name for entry in (target / "_rmqtool").iterdir()) == ["messages"]
+
+
+def test_a_batch_is_added_once_by_runs_that_planned_it_together(
+    run: Any, golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one, which broke the lease, has read more of the log than the first one planned."""
+    path, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+    command = ("export", path, "--to", target, "--incremental")
+    real_create = LocalFiles.create
+    others: list[Ran] = []
+
+    def create(files: LocalFiles, place: str, text: str) -> bool:
+        if "/batches/" in place and not others:
+            others.append(Ran(0, "", ""))
+            grow(path)
+            held = next((target / "_rmqtool" / "leases").iterdir()).stem
+            others[0] = run(*command, "--break-lease", held)
+        return real_create(files, place, text)
+
+    monkeypatch.setattr(LocalFiles, "create", create)
+    ran = run(*command)
+    assert (ran.code, ran.err.count("\n")) == (5, 1)
+    assert "another export has written it meanwhile" in ran.err
+    assert others[0].code == 0, others[0].err
+    assert run(*command).code == 0
+    assert offsets_in(target / "messages") == [row["physical_offset"] for row in dump_rows(path)]
+
+
+def test_a_target_of_the_other_kind_of_export_is_refused(run: Any, golden: Unpacked, tmp_path: Path) -> None:
+    """An export without --incremental replaces its target, the tables of another one with it."""
+    whole, tables = ("export", golden("5.5.0-clean-single"), "--to", tmp_path / "out"), ("--incremental",)
+    assert run(*whole).code == 0
+    assert (ran := run(*whole, *tables)).code == 5
+    assert "replaces all that is there" in ran.err
+    shutil.rmtree(tmp_path / "out")
+    assert run(*whole, *tables).code == 0
+    assert (ran := run(*whole)).code == 5
+    assert "would be replaced as a whole" in ran.err
+    assert offsets_in(tmp_path / "out" / "messages")

@@ -1,0 +1,289 @@
+"""Kills exports that run at the same time, again and again, and looks whether each row is in the table once.
+
+`python -m tests.pipeline.export_campaign TARGET --kills 50`; TARGET is local, s3, delta or iceberg. Three processes
+export the same stores into one target, while the stores grow; one after the other is killed at a random moment, half
+of them with Java and half of them without it, and started again. At the end one run is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet
+from pyarrow import fs
+
+import rmqtool as library
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
+from tests.commands.transcripts import rmqtool
+from tests.pipeline.cluster import QUICK_JAVA, ROOT, family, kill
+from tests.remote.s3_server import BUCKET, KEYS, s3_server
+
+TARGETS: Final = ("local", "s3", "delta", "iceberg")
+RUNS: Final = 3
+ALIVE_S: Final = 15.0
+DEADLINE_S: Final = 600
+SDK: Final = "software.amazon.awssdk"
+S3_PACKAGES: Final = ("org.apache.hadoop:hadoop-aws:{hadoop}", f"{SDK}:s3:2.35.4", f"{SDK}:s3-transfer-manager:2.35.4")
+"""What S3A needs; the bundle of all of the SDK has 600 MB."""
+
+
+def hadoop_version() -> str:
+    """That of the installed Spark."""
+    import pyspark
+
+    jars = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    return next(iter(jars)).stem.rpartition("-")[2]
+
+
+def s3_settings(port: int) -> list[str]:
+    """Settings with which Spark writes to the S3 server on the loopback."""
+    s3a = "spark.hadoop.fs.s3a"
+    return [
+        "spark.jars.packages=" + ",".join(S3_PACKAGES).format(hadoop=hadoop_version()),
+        f"spark.jars.excludes={SDK}:bundle,org.slf4j:slf4j-api",  # Spark has the second
+        f"{s3a}.endpoint=http://127.0.0.1:{port}",
+        f"{s3a}.path.style.access=true",
+        f"{s3a}.endpoint.region=us-east-1",
+    ]
+
+
+@dataclass
+class Campaign:
+    """Exports of some stores into one target.
+
+    Attributes:
+        packages: a directory with a Spark that can load the packages of the table's format, and with what they need.
+        conf: settings of Spark.
+        in_export: kills of a run that had the lease.
+    """
+
+    folder: Path
+    target: str
+    form: str
+    packages: Path
+    conf: list[str]
+    kills: int = 0
+    in_export: int = 0
+    exports: int = 0
+    refusals: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def stores(self) -> list[Path]:
+        return sorted((self.folder / "stores").iterdir())
+
+    def run(self, kills: int) -> str:
+        """Kill runs, let one end, and compare the table with the stores; what came to pass."""
+        for number, recipe in enumerate(("basic", "many-files")):
+            make_store(RECIPES[recipe], self.folder / "stores" / recipe, "5.5.0", seed=number)
+        failures: queue.Queue[BaseException] = queue.Queue()
+        slots = [threading.Thread(target=self._slot, args=(kills, failures)) for _ in range(RUNS)]
+        for slot in slots:
+            slot.start()
+        while any(slot.is_alive() for slot in slots):
+            words = ("--topic", "Audit", "--queue-id", "0", "--body", "more", "--count", "3", "--end", "clean")
+            for store in self.stores:
+                assert rmqtool("append", store, *words).code == 0
+            time.sleep(1)
+        for slot in slots:
+            slot.join()
+        if not failures.empty():
+            raise failures.get()
+        last = self._start("--once")
+        output, _ = last.communicate(timeout=DEADLINE_S)
+        assert last.returncode == 0, output
+        expected = Counter(
+            (str(store), offset)
+            for store in self.stores
+            for offset in library.open(store).messages(["physical_offset"]).read_all()["physical_offset"].to_pylist()
+        )
+        rows = Counter((row["store"], row["physical_offset"]) for row in self._rows())
+        lost, twice = expected - rows, rows - expected
+        assert lost + twice == Counter(), f"{lost.total()} rows lost, {twice.total()} too many"
+        self.exports += 1
+        return (
+            f"{self.form}: {self.kills} kills ({self.in_export} of a run that wrote), "
+            f"{self.exports} exports, {self.refusals} refused, {expected.total()} rows, each once"
+        )
+
+    def _slot(self, kills: int, failures: queue.Queue[BaseException]) -> None:
+        """Start a run, kill it, and so on."""
+        try:
+            while True:
+                with self._lock:
+                    if self.kills >= kills:
+                        return
+                    self.kills += 1
+                self._killed()
+        except BaseException as error:  # noqa: BLE001 - it is raised by `run`
+            failures.put(error)
+
+    def _killed(self) -> None:
+        running = self._start()
+        lines: list[str] = []
+        ready = threading.Event()
+
+        def listen() -> None:
+            for line in running.stdout or ():
+                lines.append(line.strip())
+                ready.set()
+            ready.set()
+
+        listening = threading.Thread(target=listen)
+        listening.start()
+        assert ready.wait(DEADLINE_S)
+        time.sleep(random.uniform(0.1, ALIVE_S))
+        assert running.poll() is None, lines
+        kill(family(running.pid) if random.random() < 0.5 else [running.pid])
+        running.wait()
+        listening.join(timeout=DEADLINE_S)
+        with self._lock:
+            self.exports += lines.count("done")
+            self.refusals += lines.count("refused")
+            self.in_export += lines[-1] == "writes"
+
+    def _start(self, *words: str) -> subprocess.Popen[str]:
+        options = [word for setting in self.conf for word in ("--conf", setting)]
+        command = [sys.executable, "-m", "tests.pipeline.export_campaign", "run", "--target", self.target]
+        command += ["--stores", f"{self.folder}/stores/*", "--form", self.form, *options, *words]
+        with (self.folder / "errors.log").open("ab") as errors:
+            return subprocess.Popen(
+                command,
+                env={**os.environ, **KEYS, "PYTHONPATH": f"{self.packages / 'spark'}:{ROOT}"},
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        from tests.pipeline.jobs.test_lakehouse import ROWS
+
+        table = f"{self.target}/messages"
+        if self.form in ROWS:
+            yield from ROWS[self.form](Path(table))
+            return
+        place, files = table, fs.LocalFileSystem()
+        if "://" in table:
+            files, place = bucket(int(self.conf[2].rpartition(":")[2])), table.partition("://")[2]
+        for one in files.get_file_info(fs.FileSelector(place, recursive=True)):
+            if one.path.endswith(".parquet") and "/." not in one.path:
+                with files.open_input_file(one.path) as opened:
+                    yield from pyarrow.parquet.ParquetFile(opened).read(["store", "physical_offset"]).to_pylist()
+
+
+def bucket(port: int) -> fs.S3FileSystem:
+    """The S3 server as pyarrow sees it."""
+    return fs.S3FileSystem(
+        endpoint_override=f"127.0.0.1:{port}", scheme="http", region="us-east-1", allow_bucket_creation=True,
+        access_key=KEYS["AWS_ACCESS_KEY_ID"], secret_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+    )  # fmt: skip
+
+
+@contextmanager
+def campaign_in(folder: Path, target: str, packages: Path) -> Iterator[Campaign]:
+    """A campaign against a kind of target, below a directory."""
+    caches = [f"spark.jars.ivy={packages}/ivy-{target}", f"spark.driver.extraJavaOptions=-Duser.home={packages}"]
+    caches[1] += f" {QUICK_JAVA}"
+    (folder / "stores").mkdir(parents=True)
+    with ExitStack() as stack:
+        if target == "s3":
+            port = stack.enter_context(s3_server())
+            bucket(port).create_dir(BUCKET)
+            yield Campaign(folder, f"s3://{BUCKET}/lake", "parquet", packages, [*s3_settings(port), *caches])
+        else:
+            form = "parquet" if target == "local" else target
+            yield Campaign(folder, str(folder / "lake"), form, packages, caches)
+
+
+def export_again_and_again(arguments: argparse.Namespace) -> None:
+    """One process that is killed: exports until then, or once."""
+    from rmqtool.commands.messages import Messages
+    from rmqtool.commands.options.spark import spark
+    from rmqtool.errors import RefusedError
+    from rmqtool.pipeline.enums import Form
+    from rmqtool.pipeline.jobs import lease
+    from rmqtool.pipeline.jobs.incremental import IncrementalExport, partitions_of
+    from rmqtool.pipeline.jobs.lakehouse import table_settings
+    from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
+    from rmqtool.pipeline.stores import checked_stores
+
+    form, target, options = Form(arguments.form), arguments.target, {"paths": json.dumps([arguments.stores])}
+    options |= {"table": "messages", "profile": "headers"}
+    more = table_settings(form, f"file://{target}", {})
+    conf = ["spark.sql.shuffle.partitions=2", "spark.driver.memory=512m", *arguments.conf]
+    conf += [f"{name}={value}" for name, value in more.items()]
+    take = lease.Lease.take
+
+    def taken(*words: Any) -> lease.Lease:
+        own = take(*words)
+        say("writes")
+        return own
+
+    lease.Lease.take = taken  # type: ignore[method-assign, assignment]
+    if not arguments.once:
+        lease.WAIT_S = 1.0  # type: ignore[misc]
+    with spark("local[2]", conf, Messages(quiet=True)) as session:
+        files: TargetFiles = HadoopFiles.open(session, target) if "://" in target else LocalFiles(session)
+        while True:
+            say("waits")
+            now_ms, stores = time.time_ns() // 1_000_000, checked_stores(options)
+            partitions = partitions_of(form, "messages", ())
+            try:
+                IncrementalExport(target, form, "messages", options, partitions, stores, now_ms, files).run(session)
+                say("done")
+            except RefusedError:
+                if arguments.once:
+                    raise
+                say("refused")
+            if arguments.once:
+                return
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Run a campaign, or one of its processes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=(*TARGETS, "run"))
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--packages", type=Path)
+    parser.add_argument("--target")
+    parser.add_argument("--stores")
+    parser.add_argument("--form")
+    parser.add_argument("--conf", action="append", default=[])
+    parser.add_argument("--once", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.what == "run":
+        export_again_and_again(arguments)
+        return
+    with tempfile.TemporaryDirectory(prefix="rmqtool-campaign-") as folder:
+        packages = arguments.packages or Path(folder) / "packages"
+        if arguments.what in ("delta", "iceberg") and not (packages / "spark").exists():
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(packages / "spark")]
+            subprocess.run([*command, "pyspark==4.1.*"], check=True)
+        with campaign_in(Path(folder) / "campaign", arguments.what, packages) as campaign:
+            sys.stdout.write(f"{arguments.what}: {campaign.run(arguments.kills)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Exports into one target are killed while others wait for it and the stores grow; each row is there once at the end.
+
+`python -m tests.pipeline.export_campaign` runs a campaign of another length.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.export_campaign import TARGETS, campaign_in
+from tests.remote.s3_server import require_server
+
+pytestmark = pytest.mark.spark
+KILLS = int(os.environ.get("RMQTOOL_KILLS", "50"))
+
+
+def test_kills_of_three_runs_leave_each_row_once(tmp_path: Path) -> None:
+    """A small part of the campaign: a kill of each run."""
+    with campaign_in(tmp_path / "campaign", "local", tmp_path) as campaign:
+        campaign.run(3)
+
+
+@pytest.mark.slow
+@pytest.mark.s3
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_campaign_of_kills_leaves_each_row_once(
+    tmp_path: Path, target: str, record_property: Callable[[str, object], None]
+) -> None:
+    if target == "s3":
+        require_server()
+    if target in ("delta", "iceberg"):  # no package of them is known for the newest Spark
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path / "spark")]
+        subprocess.run([*command, "pyspark==4.1.*"], check=True)
+    with campaign_in(tmp_path / "campaign", target, tmp_path) as campaign:
+        record_property("figure", campaign.run(KILLS))
