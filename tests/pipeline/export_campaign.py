@@ -80,7 +80,6 @@ class Campaign:
     conf: list[str]
     kills: int = 0
     in_export: int = 0
-    exports: int = 0
     refusals: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -116,10 +115,10 @@ class Campaign:
         rows = Counter((row["store"], row["physical_offset"]) for row in self._rows())
         lost, twice = expected - rows, rows - expected
         assert lost + twice == Counter(), f"{lost.total()} rows lost, {twice.total()} too many"
-        self.exports += 1
+        batches = int(output.split()[-1])
         return (
             f"{self.form}: {self.kills} kills ({self.in_export} of a run that wrote), "
-            f"{self.exports} exports, {self.refusals} refused, {expected.total()} rows, each once"
+            f"{batches} batches, {self.refusals} refused, {expected.total()} rows, each once"
         )
 
     def _slot(self, kills: int, failures: queue.Queue[BaseException]) -> None:
@@ -153,8 +152,9 @@ class Campaign:
         kill(family(running.pid) if random.random() < 0.5 else [running.pid])
         running.wait()
         listening.join(timeout=DEADLINE_S)
+        if running.stdout is not None:
+            running.stdout.close()
         with self._lock:
-            self.exports += lines.count("done")
             self.refusals += lines.count("refused")
             self.in_export += lines[-1] == "writes"
 
@@ -219,6 +219,7 @@ def export_again_and_again(arguments: argparse.Namespace) -> None:
     from rmqtool.errors import RefusedError
     from rmqtool.pipeline.enums import Form
     from rmqtool.pipeline.jobs import lease
+    from rmqtool.pipeline.jobs.export import NOTES
     from rmqtool.pipeline.jobs.incremental import IncrementalExport, partitions_of
     from rmqtool.pipeline.jobs.lakehouse import table_settings
     from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
@@ -246,13 +247,15 @@ def export_again_and_again(arguments: argparse.Namespace) -> None:
             now_ms, stores = time.time_ns() // 1_000_000, checked_stores(options)
             partitions = partitions_of(form, "messages", ())
             try:
-                IncrementalExport(target, form, "messages", options, partitions, stores, now_ms, files).run(session)
+                export = IncrementalExport(target, form, "messages", options, partitions, stores, now_ms, files)
+                export.run(session)
                 say("done")
             except RefusedError:
                 if arguments.once:
                     raise
                 say("refused")
             if arguments.once:
+                say(str(len(files.sizes(f"{target}/{NOTES}/messages/batches"))))
                 return
 
 
