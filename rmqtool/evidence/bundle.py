@@ -49,6 +49,10 @@ DATA_MAX: Final = 64 << 30
 _WINDOW_MAX: Final = 1 << 27
 _CHUNK: Final = 1 << 20
 _DIGEST_BYTES: Final = 16
+_MEMBERS_MAX: Final = FILES_MAX + 32
+"""The files of a store, and what else is in a bundle."""
+_END_MAX: Final = tarfile.RECORDSIZE + 2 * BLOCK
+"""Zeros after the last member: two blocks, and up to the end of a record of tar."""
 _LEVEL: Final = 9
 
 
@@ -202,16 +206,22 @@ def _add_file(archive: tarfile.TarFile, name: str, root: Path, file: CopiedFile)
 def _add_stream(archive: tarfile.TarFile, name: str, length: int, content: IO[bytes]) -> str:
     info = tarfile.TarInfo(name)
     info.size = length
-    digest = _digest()
+    digested = _Digested(content)
+    archive.addfile(info, digested)
+    return digested.digest.hexdigest()
 
-    class Digesting(io.RawIOBase):
-        def read(self, size: int = -1) -> bytes:
-            part = content.read(size)
-            digest.update(part)
-            return part
 
-    archive.addfile(info, Digesting())
-    return digest.hexdigest()
+class _Digested(io.RawIOBase):
+    """A stream whose bytes are digested as they are read."""
+
+    def __init__(self, content: IO[bytes]) -> None:
+        self.digest = _digest()
+        self._content = content
+
+    def read(self, size: int = -1) -> bytes:
+        part = self._content.read(size)
+        self.digest.update(part)
+        return part
 
 
 def _digest() -> hashlib.blake2b:
@@ -244,7 +254,7 @@ class _Members:
             raise BundleError("has a member that is not a plain file")
         if header.name in self.digests:
             raise BundleError(f"has the member {header.name!r} twice")
-        if len(self.digests) > FILES_MAX:
+        if len(self.digests) >= _MEMBERS_MAX:
             raise BundleError("has too many members")
         return header
 
@@ -267,7 +277,7 @@ class _Members:
 
     def demand_end(self) -> None:
         """Read to the end, so that the checksum of the compression is looked at; nothing more may come."""
-        left = tarfile.RECORDSIZE
+        left = _END_MAX
         while part := self._source.read(_CHUNK):
             left -= len(part)
             if any(part) or left < 0:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from rmqtool.evidence.bundle import BundleError, unpack
+from rmqtool.evidence.bundle import BundleError, BundleManifest, unpack, write_bundle
+from rmqtool.evidence.store_copy import CopiedFile, Included
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 
@@ -107,6 +108,22 @@ def test_a_member_that_is_another_one_is_refused(name: str, golden: Unpacked, tm
     rest = {other: content for other, content in members.items() if other != name}
     with pytest.raises(BundleError):
         unpack(packed(tmp_path / "less", rest), new_folder(tmp_path))
+
+
+def test_what_is_written_is_read_wherever_its_last_member_ends(tmp_path: Path) -> None:
+    """tar fills its last record with zeros, up to a record and the two blocks that end it."""
+    store = tmp_path / "store"
+    (store / "config").mkdir(parents=True)
+    path = "config/topics.json"
+    for blocks in range(1, tarfile.RECORDSIZE // tarfile.BLOCKSIZE + 1):
+        content = b"x" * (blocks * tarfile.BLOCKSIZE)
+        (store / path).write_bytes(content)
+        file = CopiedFile(path, len(content), 0, "configuration", Included.REDACTED)
+        manifest = BundleManifest(0, "", "", True, True, (), "ok", {}, (file,), ("config",))
+        write_bundle(tmp_path / f"{blocks}", store, manifest, {})
+        folder = new_folder(tmp_path)
+        unpack(tmp_path / f"{blocks}", folder)
+        assert (folder / "store" / path).read_bytes() == content
 
 
 @pytest.mark.parametrize("more", [b"x", zstandard.compress(b"x"), zstandard.compress(bytes(1 << 20))])

@@ -99,12 +99,12 @@ def demand_as_recorded(place: StoreLocation, computed: JsonObject, forecasts: Se
 
     answers = parse_answers(place.answers)
     recorded = answers.verify.summary() if forecasts is None else answers.forecast.ending()
-    starts = (
-        {} if answers.forecast.is_cut else {one.broker_version: one.as_json() for one in answers.forecast.forecasts}
-    )
-    own = {one.broker_version: one.as_json() for one in forecasts or ()}
-    is_same = all(starts[version] == own[version] for version in starts.keys() & own.keys())
-    if not is_same or any(recorded.get(name) != computed.get(name) for name in _COMPARED):
+    is_same = all(recorded.get(name) == computed.get(name) for name in _COMPARED)
+    if forecasts is not None and not answers.forecast.is_cut:
+        by_version = {forecast.broker_version: forecast.as_json() for forecast in answers.forecast.forecasts}
+        own = [(forecast.broker_version, forecast.as_json()) for forecast in forecasts]
+        is_same = is_same and all(by_version.get(version, forecast) == forecast for version, forecast in own)
+    if not is_same:
         raise BundleError(
             f"{place}: two answers, of which neither may be the store's. Recorded on its machine: "
             f"{recorded['headline']!r}. Computed from the bundle: {computed['headline']!r}. The bundle was changed, or "
