@@ -151,11 +151,11 @@ def _exported(context: typer.Context, request: _Request) -> dict[str, Any]:
                         return table_export.write(table_frame(session, request.options), asked, files, lease)
                 finally:
                     if lease is not None and not is_local:  # its files are Spark's, which is about to end
-                        table_export.discard_partial(files)
+                        table_export.discard_partial(files, lease)
                         lease.release()
         finally:
             if lease is not None and is_local:  # now that no task can write into it any more
-                table_export.discard_partial(LocalFiles())
+                table_export.discard_partial(LocalFiles(), lease)
                 lease.release(LocalFiles())
     messages.note("this export is already complete")
     return before

@@ -103,7 +103,7 @@ class Export:
             files.move(old, self.target)  # ended between two renames
         for left in (self._partial, old):
             files.remove(left)
-        partial = f"{self._partial}/{lease.id}"  # tasks of a run that a kill ended may still write into another one
+        partial = self._staged(lease)
         rows = save_rows(table, self.form, self.partition_by, files.spark_path(partial))
         manifest = {"format": MANIFEST_FORMAT, "rows": rows, "files": written_files(files, partial)}
         manifest["request"] = dict(request)
@@ -115,9 +115,10 @@ class Export:
         files.remove(old)
         return manifest
 
-    def discard_partial(self, files: TargetFiles) -> None:
-        """Remove what an export that did not end well has left; its tasks must have ended."""
-        files.remove(self._partial)
+    def discard_partial(self, files: TargetFiles, lease: Lease) -> None:
+        """Remove what this run has staged; its tasks must have ended."""
+        files.remove(self._staged(lease))
+        files.remove_if_empty(self._partial)
 
     @property
     def leases(self) -> str:
@@ -131,6 +132,10 @@ class Export:
     @property
     def _partial(self) -> str:
         return self._beside("partial")
+
+    def _staged(self, lease: Lease) -> str:
+        """Where only this run writes: tasks of a run that was killed, or whose lease was broken, may write too."""
+        return f"{self._partial}/{lease.id}"
 
     @property
     def _old(self) -> str:

@@ -9,11 +9,11 @@ import hashlib
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from rmqtool.errors import UsageError, WriteError
 from rmqtool.store.location import is_url
@@ -22,6 +22,7 @@ from rmqtool.store.sink import reported
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_Seen = TypeVar("_Seen")
 _HASH_BLOCK: Final = 1 << 20
 _CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
 """Capability of an object store's file system, and option with which it creates a file only where none is."""
@@ -188,27 +189,36 @@ class HadoopFiles:
             return bool(file_system.exists(path))
 
     def sizes(self, folder: str) -> dict[str, int]:
-        with _java_told(folder):
-            path, file_system = self._at(folder)
-            if not file_system.exists(path):
-                return {}
-            start = len(file_system.makeQualified(path).toString().rstrip("/")) + 1
-            listed, sizes = file_system.listFiles(path, True), dict[str, int]()
-            while listed.hasNext():
-                status = listed.next()
-                sizes[status.getPath().toString()[start:]] = int(status.getLen())
-            return sizes
+        return self._of_what_is_there(folder, self._sizes) or {}
+
+    def _sizes(self, path: Any, file_system: Any) -> dict[str, int]:
+        start = len(file_system.makeQualified(path).toString().rstrip("/")) + 1
+        listed, sizes = file_system.listFiles(path, True), dict[str, int]()
+        while listed.hasNext():
+            status = listed.next()
+            sizes[status.getPath().toString()[start:]] = int(status.getLen())
+        return sizes
 
     def read(self, place: str) -> str | None:
-        if not self.exists(place):
-            return None
-        with _java_told(place):
-            path, file_system = self._at(place)
-            stream = file_system.open(path)
-            try:
-                return str(self._java.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
+        return self._of_what_is_there(place, self._text)
+
+    def _text(self, path: Any, file_system: Any) -> str:
+        stream = file_system.open(path)
+        try:
+            return str(self._java.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _of_what_is_there(self, place: str, look: Callable[[Any, Any], _Seen]) -> _Seen | None:
+        """What is seen at a place; None where nothing is, also if another run removes it meanwhile."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return look(*self._at(place))
+        except Py4JError as error:
+            if self.exists(place):
+                raise WriteError(f"{place}: {_java_reason(error)}") from error
+        return None
 
     def create(self, place: str, text: str) -> bool:
         """An object store creates it on a condition; elsewhere a new file is renamed, which replaces nothing."""

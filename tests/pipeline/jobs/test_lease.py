@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rmqtool.errors import RefusedError
+from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.jobs import lease as lease_module
+from rmqtool.pipeline.jobs.export import Export
 from rmqtool.pipeline.jobs.lease import Lease, break_lease
 from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
 from rmqtool.store.probe_lock import started_at
@@ -113,3 +116,37 @@ def test_a_file_is_created_by_one_of_two(spark: SparkSession, tmp_path: Path) ->
         assert not files.create(place, "two")
         assert files.read(place) == "one"
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_what_another_run_removes_meanwhile_is_not_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that waits looks at the lease of one that releases it."""
+    files, place = HadoopFiles(spark), f"file://{tmp_path}/leases/other.json"
+
+    def exists_and_is_removed(self: HadoopFiles, place: str) -> bool:
+        was_there = there(self, place)
+        shutil.rmtree(tmp_path / "leases", ignore_errors=True)
+        return was_there
+
+    there = HadoopFiles.exists
+    monkeypatch.setattr(HadoopFiles, "exists", exists_and_is_removed)
+    foreign(tmp_path / "leases")
+    assert files.read(place) is not None
+    assert files.sizes(f"file://{tmp_path}/leases").keys() == {"other.json"}
+    shutil.rmtree(tmp_path / "leases")
+    assert files.read(place) is None
+    assert files.sizes(f"file://{tmp_path}/leases") == {}
+
+
+def test_a_run_removes_no_rows_that_another_one_has_staged(spark: SparkSession, tmp_path: Path) -> None:
+    """Its lease was broken, and the other run writes."""
+    files, target = LocalFiles(), f"{tmp_path}/table"
+    export = Export(target, Form.PARQUET, {}, ())
+    broken, other = (Lease(files, export.leases) for _ in range(2))
+    for lease in (broken, other):
+        assert files.create(f"{tmp_path}/.table.rmqtool-partial/{lease.id}/part-0", "rows")
+    export.discard_partial(files, broken)
+    assert [path.parent.name for path in tmp_path.rglob("part-0")] == [other.id]
+    export.discard_partial(files, other)
+    assert list(tmp_path.iterdir()) == []
