@@ -18,6 +18,7 @@ SPARK_FILES: Final = (
     "tests/pipeline/test_stream.py",
     "tests/pipeline/test_cluster_examples.py",
     "tests/pipeline/jobs/test_incremental.py",
+    "tests/pipeline/jobs/test_lease.py",
     "tests/pipeline/tables/test_fleet_findings.py",
 )
 """Files whose tests share a session of Spark."""

@@ -145,7 +145,7 @@ def test_an_interrupt_ends_it_and_what_is_done_stays_done(golden: Unpacked, tmp_
         asked = time.monotonic()
         running.send_signal(signal.SIGINT)
         out, errors = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == 130, errors
     assert errors == (
         f"rmqtool: interrupted; the store was not changed; {state} has what was checked: run the same command again to "
         "continue\n"
