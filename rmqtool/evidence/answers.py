@@ -10,7 +10,7 @@ from typing import Any, Final
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
-from rmqtool.evidence.hidden_names import HiddenNames
+from rmqtool.evidence.names import BundleNames
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
@@ -73,7 +73,7 @@ def ask(
     forecast_options: ForecastOptions,
     versions: Sequence[str],
     take: Callable[[Finding], None],
-    names: HiddenNames | None = None,
+    names: BundleNames | None = None,
 ) -> Answers:
     """Verify a store and forecast its start with each version.
 
@@ -111,18 +111,19 @@ def ask(
     return Answers(findings, digests, summary, forecasts, failures)
 
 
-def _hidden(forecast: Forecast, names: HiddenNames) -> Forecast:
+def _hidden(forecast: Forecast, names: BundleNames) -> Forecast:
     """A forecast with other names, queues and files in the order of these."""
     queues = [replace(queue, topic=names.topic(queue.topic)) for queue in forecast.queues]
     return replace(
         forecast,
-        why_not=names.value(forecast.why_not),
+        why_not=forecast.why_not and names.text(forecast.why_not),
         deleted_files=tuple(sorted(map(names.path, forecast.deleted_files))),
         lost=replace(
             forecast.lost, by_topic={names.topic(topic): count for topic, count in forecast.lost.by_topic.items()}
         ),
+        deleted_topics={names.topic(topic): count for topic, count in forecast.deleted_topics.items()},
         unnoticed_damage=tuple(replace(one, file=names.path(one.file)) for one in forecast.unnoticed_damage),
         queues=tuple(sorted(queues, key=lambda queue: (queue.topic, queue.queue_id))),
-        not_simulated=tuple(names.value(text) for text in forecast.not_simulated),
-        assumptions=tuple(names.value(text) for text in forecast.assumptions),
+        not_simulated=tuple(map(names.text, forecast.not_simulated)),
+        assumptions=tuple(map(names.text, forecast.assumptions)),
     )

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.evidence.hash_text import own_ranges, text_with_hash, usual_ranges
-from rmqtool.evidence.hidden_names import HiddenNames
+from rmqtool.evidence.names import BundleNames
 from rmqtool.formats.java_text import java_hash
 
 _TRIALS: Final = 16
@@ -32,20 +32,20 @@ class Pseudonyms:
     """The replacements of one bundle.
 
     Attributes:
-        names: what names of topics, groups and brokers are replaced by; None leaves them.
+        names: which names of topics, groups and brokers are shown, and what replaces others.
     """
 
     def __init__(
-        self, secret: bytes | None = None, *, remembers: bool = False, names: HiddenNames | None = None
+        self, secret: bytes | None = None, *, remembers: bool = False, names: BundleNames | None = None
     ) -> None:
         """Begin with no replacement.
 
         Args:
             remembers: whether `of_known` is to know texts that were replaced.
-            names: what names are replaced by; None leaves them.
+            names: which names are shown; None: those that every broker has.
         """
-        self.names = names
         self._secret = secret or secrets.token_bytes(32)
+        self.names = names or BundleNames(self._secret, hides=False)
         self._known = bytearray(_KNOWN_BITS // 8) if remembers else None
         self.same_hash = lru_cache(_CACHED)(self._same_hash)
 

@@ -48,7 +48,7 @@ def redact_records(source: ByteSource, pseudonyms: Pseudonyms) -> Chunks:
             yield position, redact_frame(frame, position, source.size - position, pseudonyms)
             position += 8
             break
-        yield position, redact_record(read_or_zeros(source, position, size), pseudonyms)
+        yield position, redact_record(read_or_zeros(source, position, size), pseudonyms, None)
         position += size
     yield from _masked_chunks(source, position, source.size)
 
@@ -93,7 +93,8 @@ def _range_chunks(split: Split, start: int, end: int, pseudonyms: Pseudonyms) ->
     verdict, size, magic = judge_frame(frame, remaining)
     if verdict is Verdict.GOOD and magic in MESSAGE_MAGICS and commitlog.RECORD_SIZE_MIN <= size <= RECORD_MAX:
         covered = min(size, end - start)
-        yield start, redact_record(read_or_zeros(split.source, start, size), pseudonyms)[:covered]
+        record = redact_record(read_or_zeros(split.source, start, size), pseudonyms, split.physical_offset + start)
+        yield start, record[:covered]
     else:
         yield start, redact_frame(frame, split.physical_offset + start, remaining, pseudonyms)
         covered = len(frame)

@@ -8,14 +8,17 @@ that was cut short.
 from __future__ import annotations
 
 import re
+from functools import cache
 from struct import Struct
 from typing import Final
 
 from rmqtool.engine.timers.pop_body import decode_pop_body
-from rmqtool.evidence.hidden_names import HiddenNames
+from rmqtool.evidence.names import BundleNames
+from rmqtool.evidence.plausible import BOUNDS, FREE, MASK, Bound, is_plausible
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.formats import commitlog, pop, properties, system_flag
-from rmqtool.formats.commitlog import BODY_CRC_AT, BORN_HOST_AT, MESSAGE_MAGICS, PHYSICAL_OFFSET_AT, SYS_FLAG_AT
+from rmqtool.formats.commitlog import BODY_CRC_AT, MESSAGE_MAGICS, PHYSICAL_OFFSET_AT, SYS_FLAG_AT
+from rmqtool.formats.layout import fields_of
 from rmqtool.formats.record_crc import (
     CRC_MASK,
     PROPERTY_SIZE,
@@ -27,6 +30,13 @@ from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 
 MASKED: Final = ord("x")
 _MASK: Final = bytes([0]) + bytes([MASKED]) * 255
+_STRUCTURE: Final = frozenset({"size", "magic", "body_length"})
+"""Fields of a header that say what follows; the record's other lengths agree with them."""
+_CHECKED: Final = "body_crc"
+_HOSTS: Final = ("born_host.address", "store_host.address")
+_DAY_MS: Final = 86_400_000
+_FLAGS_UNKNOWN: Final = 1 << 30
+_FLAGS_KNOWN: Final = 0xFFF
 _FRAME: Final = Struct(">ii")
 _CRC: Final = Struct(">I")
 _FLIPPED_BITS_MAX: Final = 8
@@ -78,8 +88,12 @@ def masked(raw: bytes) -> bytes:
     return raw.translate(_MASK)
 
 
-def redact_record(raw: bytes, pseudonyms: Pseudonyms) -> bytes:
-    """The bytes of a message record with a good frame, redacted; as many as before."""
+def redact_record(raw: bytes, pseudonyms: Pseudonyms, physical_offset: int | None) -> bytes:
+    """The bytes of a message record with a good frame, redacted; as many as before.
+
+    Args:
+        physical_offset: of the record; None where it may name any.
+    """
     _, magic = _FRAME.unpack_from(raw)
     topic_width = 2 if magic == commitlog.MAGIC_V2 else 1
     body_at = _head_size(raw)
@@ -91,17 +105,17 @@ def redact_record(raw: bytes, pseudonyms: Pseudonyms) -> bytes:
     topic_end = body_end + topic_width + int.from_bytes(raw[body_end : body_end + topic_width], "big", signed=True)
     block_at = topic_end + 2
     block_length = max(0, int.from_bytes(raw[topic_end:block_at], "big", signed=True)) if topic_end > body_end else -1
-    head, body = bytearray(raw[:body_at]), raw[body_at:body_end]
+    body = raw[body_at:body_end]
+    is_right = not body or _CRC.unpack_from(raw, BODY_CRC_AT)[0] == masked_crc(body)
+    head = bytearray(_redacted_head(raw[:body_at], pseudonyms.names, physical_offset, hides_crc=not is_right))
     if block_at + block_length != len(raw) or topic_end < body_end + topic_width:
         new_body, tail = masked(body), _masked_tail(raw, body_end, topic_width)
     else:
         topic = raw[body_end + topic_width : topic_end]
         block = redact_properties(raw[block_at:], pseudonyms, topic)
         new_body = _redacted_body(body, topic, raw[block_at:], pseudonyms)
-        shown = pseudonyms.names.name(topic) if pseudonyms.names is not None else topic
+        shown = pseudonyms.names.name(topic)
         tail = raw[body_end : body_end + topic_width] + shown + raw[topic_end:block_at] + block
-    if pseudonyms.names is not None:
-        _hide_hosts(head, pseudonyms.names)
     if body:
         difference = masked_crc(body) ^ masked_crc(new_body)
         _CRC.pack_into(head, BODY_CRC_AT, _CRC.unpack_from(head, BODY_CRC_AT)[0] ^ difference)
@@ -123,10 +137,7 @@ def redact_frame(raw: bytes, physical_offset: int, remaining: int, pseudonyms: P
     own_offset = int.from_bytes(raw[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8], "big")
     if len(raw) >= PHYSICAL_OFFSET_AT + 8 and own_offset == physical_offset:
         head_size = min(_head_size(raw), len(raw))
-        header = bytearray(raw[:head_size])
-        if pseudonyms.names is not None:
-            _hide_hosts(header, pseudonyms.names)
-        head = bytes(header)
+        head = _redacted_head(raw[:head_size], pseudonyms.names, physical_offset, hides_crc=True)
         return (head if _is_nearly_magic(magic) else head[:4] + masked(head[4:8]) + head[8:]) + masked(raw[head_size:])
     if magic in MESSAGE_MAGICS:
         return raw[:8] + masked(raw[8:])
@@ -159,7 +170,7 @@ def _redacted_value(name: bytes, value: bytes, pseudonyms: Pseudonyms, topic: by
     if name in _NUMBERED and _NUMBER.match(value):
         return value
     if name in _NAMED and _NAME.match(value):
-        return pseudonyms.names.each(value) if pseudonyms.names is not None else value
+        return pseudonyms.names.each(value)
     if name == _TAGS and value in _broker_tags(topic):
         return value
     if name in _HASHED:
@@ -182,7 +193,7 @@ def _redacted_body(body: bytes, topic: bytes, block: bytes, pseudonyms: Pseudony
     if tags in _broker_tags(topic):
         is_kept = _OFFSETS.match(body) is not None if tags == _OPERATION_TAG else _is_pop_body(tags.decode(), body)
         if is_kept:
-            return pseudonyms.names.strings(body) if pseudonyms.names is not None else body
+            return pseudonyms.names.strings(body)
     return pseudonyms.filler(body)
 
 
@@ -225,15 +236,45 @@ def _head_size(raw: bytes) -> int:
     return commitlog.head_size(int.from_bytes(raw[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big"))
 
 
-def _hide_hosts(head: bytearray, names: HiddenNames) -> None:
-    """Replace the addresses of producer and broker in the bytes before a body."""
-    flag = int.from_bytes(head[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
-    born_size = 16 if flag & system_flag.BORN_HOST_V6 else 4
-    store_size = 16 if flag & system_flag.STORE_HOST_V6 else 4
-    store_at = BORN_HOST_AT + born_size + 4 + 8
-    for at, size in ((BORN_HOST_AT, born_size), (store_at, store_size)):
-        if len(head) >= at + size:
-            head[at : at + size] = names.address(bytes(head[at : at + size]))
+def _redacted_head(raw: bytes, names: BundleNames, physical_offset: int | None, *, hides_crc: bool) -> bytes:
+    """The bytes before a body, of which fields are masked that no broker writes, and then also those of any value.
+
+    Args:
+        hides_crc: whether the checksum tells nothing of the body.
+    """
+    flags = int.from_bytes(raw[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
+    head, values, bad = bytearray(raw), dict[str, int](), set[str]()
+    fields = [field for field in _fields(flags & system_flag.HOSTS_V6) if field[1].stop <= len(raw)]
+    for name, place, bound in fields:
+        values[name] = int.from_bytes(raw[place], "big", signed=True)
+        if bound is not None and name not in _STRUCTURE and not is_plausible(values[name], bound):
+            bad.add(name)
+    if physical_offset is not None and values.get("physical_offset") != physical_offset:
+        bad.add("physical_offset")
+    is_odd = bool(bad) or abs(values.get("born_timestamp_ms", 0) - values.get("store_timestamp_ms", 0)) > _DAY_MS
+    for name, place, bound in fields:
+        if name in _HOSTS:
+            head[place] = raw[place].translate(MASK) if is_odd else names.address(raw[place])
+        elif name == "sys_flag" and name in bad:
+            head[place] = (values[name] & _FLAGS_KNOWN | _FLAGS_UNKNOWN).to_bytes(4, "big")
+        elif (name == _CHECKED and is_odd and hides_crc) or not is_plausible(values[name], bound or FREE):
+            head[place] = raw[place].translate(MASK)
+    return bytes(head)
+
+
+@cache
+def _fields(hosts: int) -> tuple[tuple[str, slice, Bound | None], ...]:
+    """The fields before a body: name, place, and what they may hold; None for an IPv6 address."""
+    bounds = BOUNDS[commitlog.MESSAGE_V1.name]
+    return tuple(
+        (
+            field.name,
+            slice(field.position, field.position + field.size),
+            bounds[field.name] if field.size <= 8 else None,
+        )
+        for field in fields_of(commitlog.message_variant(commitlog.MAGIC_V1, hosts))
+        if field.position is not None and field.size is not None and field.name in bounds
+    )
 
 
 def _is_nearly_magic(magic: int) -> bool:

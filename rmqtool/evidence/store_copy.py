@@ -1,7 +1,7 @@
 """Makes the redacted copy of a store: every file with its size and time, and of its bytes what may leave.
 
-A file that holds nothing but names and numbers of the broker is copied, the commit log and the configuration are
-redacted, and of every other file only the size is kept, which is recorded.
+Files of numbers are copied where these can be a broker's, the commit log is redacted, configuration is rebuilt from
+what is declared of it, and of every other file only the size is kept, which is recorded.
 """
 
 from __future__ import annotations
@@ -16,33 +16,23 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import UnreadableError, UnsupportedError, WriteError
+from rmqtool.evidence.config_shapes import shape_of
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_config import redact_config
 from rmqtool.evidence.redact_log import CHUNK, redact_log, redact_records
+from rmqtool.evidence.redact_units import KINDS, redact_numbers
 from rmqtool.store.config.config_json import SIZE_MAX
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import ByteSource, read_range, read_salvaging, reason
 from rmqtool.store.view import Entry
 
-COPIED: Final = frozenset(
-    {
-        FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE, FileKind.CONSUMEQUEUE_ROCKSDB,
-        FileKind.INDEX, FileKind.CHECKPOINT, FileKind.ABORT, FileKind.ABORT_BACKUP, FileKind.TIMER_WHEEL,
-        FileKind.TIMER_LOG, FileKind.TIMER_CHECK, FileKind.COMPACTION_QUEUE, FileKind.COMPACTION_CHECKPOINT,
-        FileKind.CONTROLLER,
-    }
-)  # fmt: skip
-"""Kinds of files in which a broker writes offsets, hashes, times and names only."""
-WITH_NAMES: Final = frozenset(
-    {FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.COMPACTION_CHECKPOINT, FileKind.CONTROLLER, FileKind.CONSUMEQUEUE_EXT}
-)
-"""Kinds in which names stand that no other ones are written into."""
 SIDE_DATABASES: Final = frozenset({FileKind.ROCKSDB, FileKind.POP_ROCKSDB})
 _CURRENT: Final = re.compile(rb"MANIFEST-\d+\n")
 _CURRENT_MAX: Final = 64
-_ROCKSDB_LOG: Final = ("LOG", "OPTIONS-")
-"""The notes of RocksDB: paths and settings of the machine, which no verdict needs."""
+_IDENTITY: Final = "brokerIdentity"
+_ROCKSDB_NOTES: Final = ("LOG", "OPTIONS-")
+"""Paths and settings of the machine, which no verdict needs."""
 
 
 class Included(StrEnum):
@@ -74,12 +64,12 @@ class CopiedFile:
     digest: str = ""
 
 
-def data_bytes(store: Store, *, with_log: bool) -> int:
+def data_bytes(store: Store, *, with_log: bool, is_redacted: bool = True) -> int:
     """Bytes of the store that a copy would hold, holes left out."""
     total = 0
     for kind, entry in files_of(store):
         is_left_out = kind is FileKind.COMMITLOG and not with_log
-        if entry.is_file and not is_left_out and included_of(kind, entry) is not Included.SIZE:
+        if entry.is_file and not is_left_out and included_of(kind, entry, is_redacted=is_redacted) is not Included.SIZE:
             with closing(store.view.open(entry.path)) as source:
                 total += sum(end - start for start, end in source.extents(0, source.size))
     return total
@@ -103,10 +93,8 @@ def copy_redacted(
         inside(target, shown_path(directory, pseudonyms)).mkdir(parents=True, exist_ok=True)
     for number, (kind, entry) in enumerate(files):
         progress(number, len(files))
-        included = included_of(kind, entry)
+        included = included_of(kind, entry, is_redacted=pseudonyms is not None)
         if kind is FileKind.COMMITLOG and not with_log:
-            included = Included.SIZE
-        if kind in WITH_NAMES and pseudonyms is not None and pseudonyms.names is not None:
             included = Included.SIZE
         path = shown_path(entry.path, pseudonyms)
         copied.append(CopiedFile(path, entry.size, entry.mtime_ns, kind.value, included))
@@ -123,7 +111,7 @@ def copy_redacted(
 
 def shown_path(path: str, pseudonyms: Pseudonyms | None) -> str:
     """The path of a file as the bundle has it."""
-    return path if pseudonyms is None or pseudonyms.names is None else pseudonyms.names.path(path)
+    return path if pseudonyms is None or not pseudonyms.names.hides else pseudonyms.names.path(path)
 
 
 def files_of(store: Store) -> Iterator[tuple[FileKind, Entry]]:
@@ -133,19 +121,20 @@ def files_of(store: Store) -> Iterator[tuple[FileKind, Entry]]:
             yield kind, entry
 
 
-def included_of(kind: FileKind, entry: Entry) -> Included:
+def included_of(kind: FileKind, entry: Entry, *, is_redacted: bool) -> Included:
     """What of a file a whole copy holds."""
     if not entry.is_file:
         return Included.NOT_A_FILE
     if kind in (FileKind.COMMITLOG, FileKind.COMPACTION_LOG):
         return Included.REDACTED
-    if kind is FileKind.CONFIG:
-        return Included.REDACTED if entry.size <= SIZE_MAX else Included.SIZE
+    if kind in (FileKind.CONFIG, FileKind.COMPACTION_CHECKPOINT):
+        is_known = shape_of(entry.path) is not None and entry.size <= SIZE_MAX
+        return Included.REDACTED if is_known else Included.SIZE
     if kind in SIDE_DATABASES and entry.name == "CURRENT":
         return Included.REDACTED
-    if kind in COPIED and not entry.name.startswith(_ROCKSDB_LOG):
-        return Included.WHOLE
-    return Included.SIZE
+    if kind is FileKind.CONSUMEQUEUE_ROCKSDB and not is_redacted:
+        return Included.SIZE if entry.name.startswith(_ROCKSDB_NOTES) else Included.WHOLE
+    return Included.WHOLE if kind in KINDS and not entry.name.startswith(_IDENTITY) else Included.SIZE
 
 
 def _chunks(
@@ -158,12 +147,15 @@ def _chunks(
     except UnreadableError:
         return
     with closing(source):
-        if kind is FileKind.CONFIG and pseudonyms is not None:
-            yield 0, redact_config(read_range(source, 0, entry.size), pseudonyms)
+        if kind in (FileKind.CONFIG, FileKind.COMPACTION_CHECKPOINT) and pseudonyms is not None:
+            yield 0, redact_config(entry.path, read_range(source, 0, entry.size), pseudonyms)
         elif kind is FileKind.COMPACTION_LOG and pseudonyms is not None:
             yield from redact_records(source, pseudonyms)
         elif kind in SIDE_DATABASES:
             yield 0, current_of(source)
+        elif pseudonyms is not None:
+            slot_count = store.index_slot_count if kind is FileKind.INDEX else None
+            yield from redact_numbers(kind, source, slot_count, [(0, source.size)])
         else:
             yield from _data(source)
 

@@ -17,9 +17,9 @@ from rmqtool.errors import UnreadableError
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_config import redact_config
 from rmqtool.evidence.redact_log import Chunks, read_or_zeros, redact_range
+from rmqtool.evidence.redact_units import redact_numbers
 from rmqtool.evidence.store_copy import (
     SIDE_DATABASES,
-    WITH_NAMES,
     CopiedFile,
     Included,
     current_of,
@@ -117,12 +117,11 @@ def copy_ranges(
     )
     left, copied = ranges_max, []
     for kind, entry in islice(files, FILES_MAX):
-        included, ranges = included_of(kind, entry), tuple[tuple[int, int], ...]()
+        included, ranges = included_of(kind, entry, is_redacted=pseudonyms is not None), tuple[tuple[int, int], ...]()
         path = shown_path(entry.path, pseudonyms)
         if included in (Included.WHOLE, Included.REDACTED):
             included = Included.SIZE
-            is_hidden = kind in WITH_NAMES and pseudonyms is not None and pseudonyms.names is not None
-            if left > 0 and not is_hidden and (with_log or kind is not FileKind.COMMITLOG):
+            if left > 0 and (with_log or kind is not FileKind.COMMITLOG):
                 chunks = list(_chunks(store, kind, entry, segments.get(entry.path), pseudonyms, places))
                 size = sum(len(data) for _, data in chunks)
                 if 0 < size <= left:
@@ -149,9 +148,9 @@ def _chunks(
     except UnreadableError:
         return
     with closing(source):
-        if kind is FileKind.CONFIG:
+        if kind in (FileKind.CONFIG, FileKind.COMPACTION_CHECKPOINT):
             raw = read_range(source, 0, entry.size)
-            yield 0, redact_config(raw, pseudonyms) if pseudonyms is not None else raw
+            yield 0, redact_config(entry.path, raw, pseudonyms) if pseudonyms is not None else raw
         elif kind in SIDE_DATABASES:
             yield 0, current_of(source)
         elif kind is FileKind.COMMITLOG and pseudonyms is not None:
@@ -159,9 +158,13 @@ def _chunks(
                 split = Split(source, 0, source.size, segment.start, more_follows=True)
                 yield from _log_chunks(split, places.of(entry.path, source.size), pseudonyms)
         else:
-            whole = [(0, source.size)] if source.size <= SMALL and kind is not FileKind.COMMITLOG else None
-            for start, end in whole or places.of(entry.path, source.size):
-                yield start, read_or_zeros(source, start, end - start)
+            is_small = source.size <= SMALL and kind is not FileKind.COMMITLOG
+            ranges = [(0, source.size)] if is_small else places.of(entry.path, source.size)
+            if pseudonyms is None:
+                yield from ((start, read_or_zeros(source, start, end - start)) for start, end in ranges)
+            else:
+                slot_count = store.index_slot_count if kind is FileKind.INDEX else None
+                yield from redact_numbers(kind, source, slot_count, ranges)
 
 
 def _log_chunks(split: Split, ranges: Ranges, pseudonyms: Pseudonyms) -> Chunks:

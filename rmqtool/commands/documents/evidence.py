@@ -38,7 +38,7 @@ from rmqtool.store.location import StoreLocation
 
 if TYPE_CHECKING:
     from rmqtool.evidence.bundle import BundleManifest
-    from rmqtool.evidence.hidden_names import HiddenNames
+    from rmqtool.evidence.names import BundleNames
     from rmqtool.evidence.pseudonyms import Pseudonyms
     from rmqtool.evidence.store_copy import CopiedFile
     from rmqtool.evidence.store_ranges import DamagePlaces
@@ -62,7 +62,7 @@ def evidence(
         typer.Option(
             "--broker-log",
             metavar="FILE",
-            help="Include the last 4 MiB of this log of the broker, which may hold texts of customers; repeatable.",
+            help="Include the last 4 MiB of this log of the broker, as far as its lines are known; repeatable.",
         ),
     ] = None,
     without_log: Annotated[
@@ -104,7 +104,7 @@ def evidence(
     demand_new("--output", output)
     if lock_of(place, opened.store, opened.foreign).is_in_use:
         messages.warn("a broker uses the store: what it writes meanwhile may be in the bundle in part")
-    is_small = data_bytes(opened.store, with_log=not without_log) <= max_size
+    is_small = data_bytes(opened.store, with_log=not without_log, is_redacted=not with_bodies) <= max_size
     with messages.progress("evidence") as progress, tempfile.TemporaryDirectory(prefix="rmqtool-evidence-") as folder:
         request = BundleRequest(
             opened, place, options, output, Path(folder) / "store", logs, progress.show,
@@ -177,15 +177,15 @@ class BundleRequest:
         line = command_line(self.place, self.options)
         own = ask_of(opened, line, versions_of(opened), places.add, names)
         self.root.mkdir()
-        pseudonyms = None if self.with_bodies else Pseudonyms(remembers=bool(self.logs), names=names)
+        pseudonyms = None if names is None else Pseudonyms(remembers=bool(self.logs), names=names)
         files, left_out = self._copy(pseudonyms, places)
         is_whole = self.with_log and not self.has_ranges_only
         of_verify = own.recorded.verify
         manifest = BundleManifest(
             made_ms=int(time.time() * 1000),
             rmqtool_version=rmqtool.__version__,
-            store=store.view.label if names is None else HIDDEN_STORE,
-            hides_names=names is not None,
+            store=HIDDEN_STORE if self.hides_names else store.view.label,
+            hides_names=self.hides_names,
             is_whole=is_whole,
             is_redacted=not self.with_bodies,
             differences=self._differences(own, properties) if is_whole else (),
@@ -196,18 +196,18 @@ class BundleRequest:
             broker_version=self.options.broker_version,
             properties=properties,
             left_out_files=left_out,
-            logs=tuple(path.name if names is None else f"{number}" for number, path in enumerate(self.logs)),
+            logs=tuple(f"{number}" if self.hides_names else path.name for number, path in enumerate(self.logs)),
         )
         texts = {"README.txt": README.encode(), ANSWERS: own.recorded.as_text(), **self._log_texts(pseudonyms)}
         write_bundle(self.output, self.root, manifest, texts)
         return manifest
 
-    def _names(self) -> HiddenNames | None:
-        from rmqtool.evidence.hidden_names import HiddenNames
+    def _names(self) -> BundleNames | None:
+        from rmqtool.evidence.names import BundleNames
 
-        if not self.hides_names:
+        if self.with_bodies:
             return None
-        names = HiddenNames(secrets.token_bytes(32))
+        names = BundleNames(secrets.token_bytes(32), hides=self.hides_names)
         names.learn(self.opened.store, self.opened.conf.properties if self.opened.conf is not None else {})
         return names
 

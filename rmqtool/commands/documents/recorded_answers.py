@@ -22,7 +22,7 @@ from rmqtool.verify.survey.context import VerifyOptions
 
 if TYPE_CHECKING:
     from rmqtool.evidence.answers import Answers
-    from rmqtool.evidence.hidden_names import HiddenNames
+    from rmqtool.evidence.names import BundleNames
     from rmqtool.evidence.recorded import RecordedAnswers, RecordedStep
 
 
@@ -39,7 +39,7 @@ def ask_of(
     line: CommandLine,
     versions: tuple[str, ...],
     take: Callable[[Finding], None],
-    names: HiddenNames | None = None,
+    names: BundleNames | None = None,
 ) -> GivenAnswers:
     """Run verify and forecast as these commands do without options.
 
@@ -100,7 +100,7 @@ def ask_of(
         in_use=effects.in_use,
     )
     recorded = RecordedAnswers(of_verify, of_forecast)
-    return GivenAnswers(answers, recorded if names is None else recorded.hidden(names, opened.store.view.label))
+    return GivenAnswers(answers, recorded if names is None else recorded.shown_with(names, opened.store.view.label))
 
 
 def versions_of(opened: OpenedStore) -> tuple[str, ...]:

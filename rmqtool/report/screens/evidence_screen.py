@@ -23,7 +23,8 @@ manifest.json   the files of the store with sizes and times, and what of each is
 files/N         the bytes of file N of the manifest (counted from 0) up to its last byte that is not zero; if it has
                 `ranges` (position and length), these ranges, one after the other
 answers.json    what verify and forecast said about the store: at most 10,000 findings, without their texts
-logs/N          the end of log N of the manifest, of the broker; texts of customers may be in it
+logs/N          the end of log N of the manifest, of the broker, with those parts of its lines that are known
+manifest.blake2b  digest of the manifest, which has one of every other member
 
 Where `is_redacted` is true, bodies, keys, tags and property values are replaced by others of the same length.
 """
@@ -68,5 +69,5 @@ def evidence_lines(path: str, size: int, manifest: JsonObject, width: int, *, co
     if manifest["logs"]:
         text = f"{counted(len(manifest['logs']), 'log')} of the broker; look at it before you send the bundle: "
         yield from labelled(
-            "Contains", f"{text}what a broker logs of messages is replaced only where it is known", width
+            "Contains", f"{text}its lines have times, numbers, names and the words that brokers use", width
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.evidence.hidden_names import HiddenNames
+from rmqtool.evidence.names import BundleNames
 from rmqtool.formats.java_text import java_hash
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
@@ -67,22 +67,19 @@ def test_names_of_brokers_go_from_topics_and_logs_and_fields_of_configuration_st
 
 
 def test_a_name_is_replaced_by_one_and_prefixes_and_own_names_stay() -> None:
-    names = HiddenNames(b"secret")
+    names = BundleNames(b"secret")
     shown = names.name(b"payments-of-europe")
     assert shown != b"payments-of-europe"
     assert java_hash(shown.decode()) == java_hash("payments-of-europe")
     assert names.name(b"%RETRY%payments-of-europe") == b"%RETRY%" + shown
-    assert names.value(["at payments-of-europe/0", {"payments-of-europe": 1}]) == [
-        f"at {shown.decode()}/0",
-        {shown.decode(): 1},
-    ]
+    assert names.text("at payments-of-europe/0") == f"at {shown.decode()}/0"
     assert names.path("consumequeue/payments-of-europe/1/0") == f"consumequeue/{shown.decode()}/1/0"
     for own in (b"TBW102", b"SCHEDULE_TOPIC_XXXX", b"RMQ_SYS_TRANS_HALF_TOPIC", b"17"):
         assert names.name(own) == own
 
 
 def test_short_names_stay_apart() -> None:
-    names = HiddenNames(b"secret")
+    names = BundleNames(b"secret")
     letters = [bytes([one, two]) for one in b"abcdefgh" for two in b"ABCDEFGH"]
     assert len({names.name(text) for text in letters}) == len(letters)
 
@@ -95,7 +92,7 @@ def test_bodies_and_hidden_names_contradict_each_other(golden: Unpacked, tmp_pat
 
 def test_no_two_names_of_one_character_are_shown_as_the_same() -> None:
     """There are hardly more names of that length than a store may have."""
-    names = HiddenNames(b"secret")
+    names = BundleNames(b"secret")
     own = [bytes([byte]) for byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-"]
     shown = [names.name(name) for name in own]
     assert len(set(shown)) == len(own)
@@ -104,7 +101,7 @@ def test_no_two_names_of_one_character_are_shown_as_the_same() -> None:
 
 @pytest.mark.parametrize("name", ["订单事件", "😀😀😀", "ñandú-🚀"])
 def test_a_name_that_is_no_ascii_keeps_its_length_and_hash(name: str) -> None:
-    shown = HiddenNames(b"secret").name(name.encode())
+    shown = BundleNames(b"secret").name(name.encode())
     assert shown.isalpha()
     assert len(shown) == len(name.encode())
     assert java_hash(shown.decode()) == java_hash(name)

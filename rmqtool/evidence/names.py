@@ -1,21 +1,27 @@
-"""Replaces names of topics, groups and brokers, and addresses, by others of the same length, the same within a bundle.
+"""Decides which names of topics, groups and brokers a bundle shows, and replaces all others by some of the same length.
 
-A name is replaced by one with the same Java hash where there is one, because index and timer hold hashes of names.
+A name is shown that a directory has, or that two places of the configuration have: one that only a record has, or a
+single place, may be a piece of a message that damage wrote there. With `hides`, no name is shown. A name is replaced by
+one with the same Java hash where there is one, because index and timer hold hashes of names.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
+from rmqtool.errors import UnreadableError
+from rmqtool.evidence.config_shapes import names_in_config
 from rmqtool.evidence.hash_text import text_with_hash
 from rmqtool.formats.java_text import java_hash
+from rmqtool.store.config.config_json import SIZE_MAX
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import read_range
 
 _TOKEN: Final = re.compile(rb"[%|a-zA-Z0-9_\-]+")
@@ -32,44 +38,64 @@ _ROOTS: Final = {"consumequeue": 1, "consumequeue_ext": 1, "batchconsumequeue": 
 """Directories, and at what depth a directory below them has the name of a topic."""
 _OWN_NAMES: Final = ("brokerName", "brokerClusterName", "dLegerGroup")
 """Settings of a broker that name it and what it belongs to."""
-_TABLES: Final = ("topicConfigTable", "subscriptionGroupTable", "offsetTable")
+_PLACES_MIN: Final = 2
+"""Places of the configuration that have a name which is shown."""
 _TRIALS: Final = 400
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz"
 _NAME_BYTES: Final = _LETTERS + _LETTERS.upper() + b"-%"
 
 
-class HiddenNames:
-    """The names of one bundle, each with what is shown in its place."""
+class BundleNames:
+    """The names of one bundle, each with what is shown in its place.
 
-    def __init__(self, secret: bytes) -> None:
+    Attributes:
+        hides: whether names that are known, and addresses, are replaced too.
+    """
+
+    def __init__(self, secret: bytes, *, hides: bool = True) -> None:
+        self.hides = hides
         self._secret = secret
+        self._known_names: set[bytes] = set()
         self._shown: dict[bytes, bytes] = {}
         self._used: set[bytes] = set()
 
     def learn(self, store: Store, properties: Mapping[str, str]) -> None:
         """Note the names that directories, configuration and the broker's properties file have."""
         for setting in _OWN_NAMES:
-            self.each(properties.get(setting, "").encode("utf-8", "surrogateescape"))
+            self._know(_TOKEN.findall(properties.get(setting, "").encode("utf-8", "surrogateescape")))
         for directory in store.directories:
             parts = directory.split("/")
             depth = _ROOTS.get(parts[0])
             if depth is not None and len(parts) > depth:
-                self.name(parts[depth].encode("utf-8", "surrogateescape"))
+                self._know([parts[depth].encode("utf-8", "surrogateescape")])
+        places: Counter[bytes] = Counter()
         for entry in store.files.get(FileKind.CONFIG, ()):
-            with store.view.open(entry.path) as source:  # type: ignore[attr-defined]
-                raw = read_range(source, 0, source.size)
-            for text in _names_of(raw):
-                self.each(text.encode())
+            if entry.is_file and entry.size <= SIZE_MAX:
+                with suppress(UnreadableError), closing(store.view.open(entry.path)) as source:
+                    places.update(names_in_config(entry.path, read_range(source, 0, source.size)))
+        self._know(name for name, count in places.items() if count >= _PLACES_MIN)
+
+    def _know(self, names: Iterable[bytes]) -> None:
+        for name in names:
+            if self.hides:
+                self.name(name)
+            else:
+                self._known_names.add(_split_prefix(name)[1])
 
     def name(self, text: bytes) -> bytes:
         """What is shown in place of a name; a name that every broker has stays."""
-        prefix = next((prefix for prefix in _PREFIXES if text.startswith(prefix)), b"")
-        rest = text[len(prefix) :]
-        if not rest or _OWN.match(text if not prefix else rest):
+        prefix, rest = _split_prefix(text)
+        if not rest or rest in self._known_names or _OWN.match(text if not prefix else rest):
             return text
         if rest not in self._shown:
             self._shown[rest] = self._other(rest)
         return prefix + self._shown[rest]
+
+    def is_known(self, text: bytes) -> bool:
+        """Whether it is a name that the store has, or every broker."""
+        prefix, rest = _split_prefix(text)
+        is_own = _OWN.match(rest if prefix else text) is not None
+        return bool(rest) and (is_own or rest in self._known_names or rest in self._shown)
 
     def topic(self, text: str) -> str:
         """The same of a name in a text of Python."""
@@ -87,31 +113,29 @@ class HiddenNames:
         """A text in which names that were replaced before are replaced."""
         return _TOKEN.sub(lambda match: self._known(match[0]), text)
 
-    def value(self, value: Any) -> Any:
-        """JSON in which the same is done to every text, keys of objects too."""
-        if isinstance(value, str):
-            return self.known(value.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
-        if isinstance(value, dict):
-            return {self.value(key): self.value(one) for key, one in value.items()}
-        return [self.value(one) for one in value] if isinstance(value, list | tuple) else value
+    def text(self, text: str) -> str:
+        """The same of a text of Python."""
+        return self.known(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def path(self, path: str) -> str:
         """The path of a file, in which the directory of a topic is replaced."""
         parts = path.split("/")
         depth = _ROOTS.get(parts[0])
         return "/".join(
-            self.topic(part) if number == depth else part if depth is not None or part.isdigit() else self.value(part)
+            self.topic(part) if number == depth else part if depth is not None or part.isdigit() else self.text(part)
             for number, part in enumerate(parts)
         )
 
     def address(self, raw: bytes) -> bytes:
-        """Four or sixteen bytes in place of an IP address; a private one."""
+        """Four or sixteen bytes in place of an IP address: a private one, or an IPv4 address itself."""
+        if len(raw) == 4 and not self.hides:
+            return raw
         digest = hashlib.blake2b(raw, key=self._secret, person=b"host").digest()
         return b"\x0a" + digest[:3] if len(raw) == 4 else b"\xfd" + digest[: len(raw) - 1]
 
     def _known(self, token: bytes) -> bytes:
-        prefix = next((prefix for prefix in _PREFIXES if token.startswith(prefix)), b"")
-        shown = self._shown.get(token[len(prefix) :])
+        prefix, rest = _split_prefix(token)
+        shown = self._shown.get(rest)
         return token if shown is None else prefix + shown
 
     def _other(self, text: bytes) -> bytes:
@@ -143,14 +167,7 @@ def _characters(text: bytes) -> str:
         return text.decode("ascii", "replace")
 
 
-def _names_of(raw: bytes) -> Iterable[str]:
-    """Names of topics and groups in a configuration file."""
-    try:
-        document = parse_relaxed_json(raw.decode("utf-8", "replace"))
-    except (JsonError, ValueError, RecursionError):
-        return
-    if isinstance(document, dict):
-        for table in _TABLES:
-            names = document.get(table)
-            if isinstance(names, dict):
-                yield from map(str, names)
+def _split_prefix(name: bytes) -> tuple[bytes, bytes]:
+    """What brokers put before a name, and the name."""
+    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), b"")
+    return prefix, name[len(prefix) :]

@@ -1,0 +1,268 @@
+"""What a broker's configuration files may hold, and a walk that rebuilds each of them from nothing else.
+
+Broker: `TopicConfigManager`, `SubscriptionGroupManager`, `ConsumerOffsetManager`, `ConsumerFilterManager`,
+`QueueLevelConsumerManager`, `MessageRequestModeManager`, `TopicQueueMappingManager`, `ScheduleMessageService`,
+`TimerMetrics`, `TransactionMetrics`, `CompactionPositionMgr`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+
+from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
+
+_LONG: Final = 1 << 63
+_NUMBER: Final = re.compile(r"[-+]?\d{1,19}", re.ASCII)
+_WORDS: Final = frozenset(
+    (
+        "SimpleCQ", "BatchCQ", "RocksDBCQ", "DELETE", "COMPACTION", "SINGLE_TAG", "MULTI_TAG", "UNSPECIFIED", "NORMAL",
+        "FIFO", "DELAY", "TRANSACTION", "MIXED", "LITE", "PRIORITY", "TAG", "SQL92", "PULL", "POP", "CUSTOMIZED",
+        "EXPONENTIAL", "QUEUE", "GROUP", "true", "false",
+    )
+)  # fmt: skip
+"""Words that brokers choose from."""
+
+
+class Value(Enum):
+    """What stands in one place."""
+
+    NUMBER = auto()
+    """A number, true, false or null."""
+    WORD = auto()
+    """One of the words that brokers choose from, or a number."""
+    NAME = auto()
+    """Names of a topic, group, broker or cluster, with other characters between them."""
+    TEXT = auto()
+    """Anything: what a customer wrote, or a client made up."""
+
+
+class Map(NamedTuple):
+    """An object whose keys are data: numbers or names.
+
+    Attributes:
+        with_queue: whether a name is followed by `_` and the number of a queue.
+    """
+
+    values: Shape
+    with_queue: bool = False
+
+
+class Attributes(NamedTuple):
+    """An object whose keys and values are words."""
+
+
+class Fields(NamedTuple):
+    """An object with fields that are known; others are left out."""
+
+    fields: Mapping[str, Shape]
+
+
+class Items(NamedTuple):
+    """A list."""
+
+    item: Shape
+
+
+Shape = Value | Map | Attributes | Fields | Items
+
+
+def _numbers(names: str, **others: Shape) -> Fields:
+    return Fields({**dict.fromkeys(names.split(), Value.NUMBER), **others})
+
+
+_VERSION: Final = _numbers("timestamp counter stateVersion")
+_BY_QUEUE: Final = Map(Map(Value.NUMBER))
+_METRICS: Final = Map(_numbers("count timeStamp"))
+_SUBSCRIPTION: Final = _numbers("version", topic=Value.NAME, expressionType=Value.WORD, expression=Value.TEXT)
+_RETRY_POLICY: Final = Fields(
+    {
+        "type": Value.WORD,
+        "exponentialRetryPolicy": _numbers("initial max multiplier"),
+        "customizedRetryPolicy": _numbers("", next=Items(Value.NUMBER)),
+    }
+)
+_TOPIC: Final = _numbers(
+    "readQueueNums writeQueueNums perm topicSysFlag order liteTopicExpiration",
+    topicName=Value.NAME, topicFilterType=Value.WORD, attributes=Attributes(),
+)  # fmt: skip
+_GROUP: Final = _numbers(
+    "consumeEnable consumeFromMinEnable consumeBroadcastEnable consumeMessageOrderly retryQueueNums retryMaxTimes "
+    "brokerId whichBrokerWhenConsumeSlowly notifyConsumerIdsChangedEnable groupSysFlag consumeTimeoutMinute",
+    groupName=Value.NAME, groupRetryPolicy=_RETRY_POLICY, subscriptionDataSet=Items(_SUBSCRIPTION),
+    attributes=Attributes(),
+)  # fmt: skip
+_FILTER: Final = _numbers(
+    "bornTime deadTime clientVersion",
+    topic=Value.NAME, consumerGroup=Value.NAME, expressionType=Value.WORD, expression=Value.TEXT,
+    bloomFilterData=_numbers("bitNum", bitPos=Items(Value.NUMBER)),
+)  # fmt: skip
+_ORDER: Final = _numbers(
+    "popTime i l cm invisibleTime lastConsumeTimestamp commitOffsetBit",
+    o=Items(Value.NUMBER), offsetList=Items(Value.NUMBER), ot=Map(Value.NUMBER),
+    offsetNextVisibleTime=Map(Value.NUMBER), oc=Map(Value.NUMBER), offsetConsumedCount=Map(Value.NUMBER),
+    a=Value.TEXT, attemptId=Value.TEXT,
+)  # fmt: skip
+_MAPPING: Final = _numbers(
+    "totalQueues epoch dirty",
+    topic=Value.NAME, bname=Value.NAME, scope=Value.NAME, currIdMap=Map(Value.NUMBER),
+    hostedQueues=Map(
+        Items(
+            _numbers(
+                "gen queueId logicOffset startOffset endOffset timeOfStart timeOfEnd", bname=Value.NAME,
+            )
+        )
+    ),
+)  # fmt: skip
+_SHAPES: Final[dict[str, Shape]] = {
+    "topics.json": Fields({"topicConfigTable": Map(_TOPIC), "dataVersion": _VERSION}),
+    "subscriptionGroup.json": Fields(
+        {"subscriptionGroupTable": Map(_GROUP), "forbiddenTable": _BY_QUEUE, "dataVersion": _VERSION}
+    ),
+    "consumerOffset.json": Fields(
+        {
+            **dict.fromkeys(("offsetTable", "resetOffsetTable", "pullOffsetTable"), _BY_QUEUE),
+            "groupTopicMap": Map(Items(Value.NAME)),
+            "dataVersion": _VERSION,
+        }
+    ),
+    "lmqConsumerOffset.json": Fields(
+        {
+            **dict.fromkeys(("offsetTable", "resetOffsetTable", "pullOffsetTable"), _BY_QUEUE),
+            "groupTopicMap": Map(Items(Value.NAME)),
+            "lmqOffsetTable": Map(Value.NUMBER),
+            "dataVersion": _VERSION,
+        }
+    ),
+    "consumerFilter.json": Fields(
+        {"filterDataByTopic": Map(Fields({"topic": Value.NAME, "groupFilterData": Map(_FILTER)}))}
+    ),
+    "consumerOrderInfo.json": _numbers("orderInfoCount", orderedConsumptionLevel=Value.WORD, table=Map(Map(_ORDER))),
+    "messageRequestMode.json": Fields(
+        {
+            "messageRequestModeMap": Map(
+                Map(_numbers("popShareQueueNum", topic=Value.NAME, consumerGroup=Value.NAME, mode=Value.WORD))
+            )
+        }
+    ),
+    "topicQueueMapping.json": Fields({"topicQueueMappingInfoMap": Map(_MAPPING), "dataVersion": _VERSION}),
+    "delayOffset.json": Fields({"offsetTable": Map(Value.NUMBER), "dataVersion": _VERSION}),
+    "timermetrics": Fields(
+        {
+            "timingCount": _METRICS,
+            "timingDistribution": _METRICS,
+            "timerDist": Items(Value.NUMBER),
+            "dataVersion": _VERSION,
+        }
+    ),
+    "transactionMetrics": Fields({"transactionCount": _METRICS, "dataVersion": _VERSION}),
+    "position-checkpoint": _numbers("empty", queueOffsetMap=Map(Value.NUMBER, with_queue=True)),
+}
+_COPIES: Final = (".bak", ".tmp")
+_ATTRIBUTES: Final = frozenset(("queue.type", "cleanup.policy", "message.type"))
+
+
+def shape_of(path: str) -> Shape | None:
+    """What a configuration file may hold; None where nothing is known of such a file."""
+    name = path.rpartition("/")[2]
+    return _SHAPES.get(next((name.removesuffix(end) for end in _COPIES if name.endswith(end)), name))
+
+
+def names_in_config(path: str, raw: bytes) -> list[bytes]:
+    """Names of topics, groups and brokers in a file, each as often as it is there."""
+    shape, names = shape_of(path), list[bytes]()
+    if shape is None:
+        return names
+
+    def note(name: bytes) -> bytes:
+        names.append(name)
+        return name
+
+    try:
+        Rebuild(note, lambda text: text).text(raw, shape)
+    except JsonError:
+        return []
+    return names
+
+
+class _OtherShapeError(Exception):
+    """The value is not of the declared shape."""
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """Makes a configuration file again.
+
+    Attributes:
+        name: what is shown in place of a text that consists of names.
+        letters: what is shown in place of any other text.
+    """
+
+    name: Callable[[bytes], bytes]
+    letters: Callable[[bytes], bytes]
+
+    def text(self, raw: bytes, shape: Shape) -> bytes:
+        """The file's JSON, with the declared parts only, as compact as a broker's parser takes it.
+
+        Raises:
+            JsonError: it is no JSON of this shape.
+        """
+        try:
+            value = parse_relaxed_json(raw.decode("utf-8", "replace"))
+            return _written(self._value(value, shape)).encode("utf-8", "replace")
+        except (_OtherShapeError, ValueError, RecursionError) as error:
+            raise JsonError("not the JSON of such a file") from error
+
+    def _value(self, value: Any, shape: Shape) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int | float) and isinstance(shape, Value):
+            return value if abs(value) <= _LONG else 0
+        if isinstance(value, str) and isinstance(shape, Value):
+            return self._string(value, shape)
+        if isinstance(value, list) and isinstance(shape, Items):
+            return [self._value(one, shape.item) for one in value]
+        if isinstance(value, dict) and not isinstance(shape, Value | Items):
+            return dict(self._members(value, shape))
+        raise _OtherShapeError
+
+    def _members(self, value: dict[Any, Any], shape: Map | Fields | Attributes) -> Iterator[tuple[Any, Any]]:
+        for key, one in value.items():
+            if isinstance(shape, Map):
+                yield self._key(key, with_queue=shape.with_queue), self._value(one, shape.values)
+            elif isinstance(shape, Attributes):
+                yield key if key in _ATTRIBUTES else self._shown(str(key), self.letters), self._value(one, Value.WORD)
+            elif key in shape.fields:
+                yield key, self._value(one, shape.fields[key])
+
+    def _key(self, key: str | int, *, with_queue: bool) -> str | int:
+        if isinstance(key, int):
+            return key if abs(key) <= _LONG else 0
+        name, mark, number = key.rpartition("_")
+        if with_queue and mark and _NUMBER.fullmatch(number):
+            return f"{self._shown(name, self.name)}_{number}"
+        return self._shown(key, self.name)
+
+    def _string(self, text: str, shape: Value) -> str:
+        if shape is Value.NAME:
+            return self._shown(text, self.name)
+        is_kept = shape is not Value.TEXT and (text in _WORDS or _NUMBER.fullmatch(text) is not None)
+        return text if is_kept or not text else self._shown(text, self.letters)
+
+    @staticmethod
+    def _shown(text: str, show: Callable[[bytes], bytes]) -> str:
+        return show(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+
+def _written(value: Any) -> str:
+    """JSON with unquoted numbers as keys, as a broker writes its maps."""
+    if isinstance(value, dict):
+        members = (f"{key if isinstance(key, int) else json.dumps(key)}:{_written(one)}" for key, one in value.items())
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_written, value))}]"
+    return json.dumps(value, ensure_ascii=False)
