@@ -11,6 +11,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.evidence.names import BundleNames
+from rmqtool.evidence.shown_values import with_bounds
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
@@ -90,6 +91,7 @@ def ask(
             if names is None
             else replace(original, file=names.path(original.file), topic=original.topic and names.topic(original.topic))
         )
+        finding = with_bounds(finding)
         row = {name: value for name, value in finding.as_json().items() if name not in _TEXTS}
         digest = hashlib.blake2b(repr(sorted(row.items())).encode(), digest_size=_SUM_BYTES).digest()
         digests[finding.id] = (digests.get(finding.id, 0) + int.from_bytes(digest)) % (1 << 8 * _SUM_BYTES)
@@ -105,13 +107,13 @@ def ask(
     for version in versions:
         try:
             forecast = forecast_store(store, rules_for(version), forecast_options, shared)
-            forecasts.append(forecast if names is None else _hidden(forecast, names))
+            forecasts.append(with_bounds(forecast if names is None else _with_names(forecast, names)))
         except RmqtoolError as error:
             failures[version] = type(error).__name__
     return Answers(findings, digests, summary, forecasts, failures)
 
 
-def _hidden(forecast: Forecast, names: BundleNames) -> Forecast:
+def _with_names(forecast: Forecast, names: BundleNames) -> Forecast:
     """A forecast with other names, queues and files in the order of these."""
     queues = [replace(queue, topic=names.topic(queue.topic)) for queue in forecast.queues]
     return replace(

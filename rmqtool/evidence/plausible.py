@@ -7,6 +7,7 @@ checksum or a hash, may be of the text as well. Fewer than eight bytes in a row 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,8 @@ Bound = tuple[Range, ...]
 MASK: Final = bytes(0 if byte == 0 else ord("x") | byte & 0x80 for byte in range(256))
 """Zeros and top bits stay: both decide what a broker makes of a number."""
 
+WIDE_TEXT: Final = re.compile(rb"(?:\0[ -~]){4}|(?:[ -~]\0){4}")
+"""Four letters in UTF-16."""
 TIME: Final[Bound] = ((-1, (1 << 42) - 1),)
 """Milliseconds up to the year 2109."""
 OFFSET: Final[Bound] = ((-1, (1 << 48) - 1),)
@@ -74,7 +77,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
         "message_count": ((-(1 << 25), (1 << 25) - 1),), "magic": SMALL,
     },
     timer.UNIT.name: {
-        "size": SIZE, "previous_position": OFFSET, "magic": (*SMALL, (timer.BLANK_MAGIC, timer.BLANK_MAGIC)),
+        "size": ((0, 127),), "previous_position": OFFSET, "magic": (*SMALL, (timer.BLANK_MAGIC, timer.BLANK_MAGIC)),
         "write_timestamp_ms": TIME, "delay_ms": ((-1, (1 << 29) - 1),), "physical_offset": OFFSET, "record_size": SIZE,
         "topic_hash": FREE, "reserved": ZERO,
     },
@@ -116,7 +119,23 @@ def plausible_units(declared: Format, units: NDArray[Any]) -> NDArray[Any]:
         for first, last in bound:
             fits |= (column >= first) & (column <= last)
         good &= fits
+    good &= ~_have_wide_text(_rows(units))
     return good
+
+
+def _have_wide_text(rows: NDArray[Any]) -> NDArray[Any]:
+    """Which rows of bytes have a part of four letters in UTF-16, whose zeros let them pass for small numbers."""
+    import numpy as np
+
+    found = np.zeros(len(rows), bool)
+    flat = rows.ravel()
+    zeros, letters = flat == 0, (flat >= 0x20) & (flat < 0x7F)
+    for first, second in ((zeros, letters), (letters, zeros)):
+        pairs = first[:-1] & second[1:]
+        starts = np.flatnonzero(pairs[:-6] & pairs[2:-4] & pairs[4:-2] & pairs[6:])
+        found[starts // rows.shape[1]] = True
+        found[(starts + 7) // rows.shape[1]] = True
+    return found
 
 
 def masked_slots(raw: bytes, first_slot: int, hashes: NDArray[Any], slot_count: int) -> bytes:
@@ -137,11 +156,18 @@ def masked_slots(raw: bytes, first_slot: int, hashes: NDArray[Any], slot_count: 
     return _with_mask(raw, slots, ~good)
 
 
+def _rows(units: NDArray[Any]) -> NDArray[Any]:
+    """The bytes of each unit."""
+    import numpy as np
+
+    return np.frombuffer(units.tobytes(), np.uint8).reshape(-1, units.dtype.itemsize)
+
+
 def _with_mask(raw: bytes, units: NDArray[Any], hides: NDArray[Any]) -> bytes:
     import numpy as np
 
     if not hides.any():
         return raw
-    rows = np.frombuffer(raw, np.uint8).reshape(len(units), -1).copy()
+    rows = _rows(units).copy()
     rows[hides] = np.frombuffer(MASK, np.uint8)[rows[hides]]
     return rows.tobytes()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.evidence.bundle import BundleError
 from rmqtool.evidence.names import BundleNames
+from rmqtool.evidence.shown_values import shown
 from rmqtool.forecast.result import Forecast, Lost
 from rmqtool.verdict.verdict import StoreVerdict
 from rmqtool.verify.catalog.finding import Finding
@@ -19,7 +20,6 @@ from rmqtool.verify.catalog.registry import BY_ID
 
 HIDDEN_STORE: Final = "STORE"
 """What is shown in place of the path of a store."""
-_NO_TEXTS: Final = frozenset({"id", "broker_version", "mode", "upstream"})
 LISTED_MAX: Final = 1_000
 """Queues, topics and files that a recorded forecast lists."""
 EXIT_CODES: Final = (0, 3, 4)
@@ -116,24 +116,12 @@ class RecordedAnswers:
         def text(own: str) -> str:
             return names.text(own.replace(path, HIDDEN_STORE) if names.hides else own)
 
-        answers: RecordedAnswers = _with_texts(self, text)
+        answers: RecordedAnswers = shown(self, text)
         return answers
 
     def as_text(self) -> bytes:
         """As a bundle holds them."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
-
-
-def _with_texts(value: Any, text: Callable[[str], str]) -> Any:
-    """The same with another text in place of each; names of fields, findings and versions are none."""
-    if type(value) is str:
-        return text(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        own = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _NO_TEXTS}
-        return replace(value, **{name: _with_texts(one, text) for name, one in own.items()})
-    if isinstance(value, dict):
-        return {name: _with_texts(one, text) for name, one in value.items()}
-    return type(value)(_with_texts(one, text) for one in value) if isinstance(value, list | tuple) else value
 
 
 def parse_answers(raw: bytes) -> RecordedAnswers:

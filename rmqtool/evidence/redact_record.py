@@ -14,7 +14,7 @@ from typing import Final
 
 from rmqtool.engine.timers.pop_body import decode_pop_body
 from rmqtool.evidence.names import BundleNames
-from rmqtool.evidence.plausible import BOUNDS, FREE, MASK, Bound, is_plausible
+from rmqtool.evidence.plausible import BOUNDS, MASK, WIDE_TEXT, Bound, is_plausible
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.formats import commitlog, pop, properties, system_flag
 from rmqtool.formats.commitlog import BODY_CRC_AT, MESSAGE_MAGICS, PHYSICAL_OFFSET_AT, SYS_FLAG_AT
@@ -101,13 +101,14 @@ def redact_record(raw: bytes, pseudonyms: Pseudonyms, physical_offset: int | Non
         return raw[:8] + masked(raw[8:])
     body_end = body_at + max(0, int.from_bytes(raw[body_at - 4 : body_at], "big", signed=True))
     if body_end > len(raw):
-        return raw[:body_at] + masked(raw[body_at:])
+        head = _redacted_head(raw[:body_at], pseudonyms.names, physical_offset, hides_crc=True)
+        return head + masked(raw[body_at:])
     topic_end = body_end + topic_width + int.from_bytes(raw[body_end : body_end + topic_width], "big", signed=True)
     block_at = topic_end + 2
     block_length = max(0, int.from_bytes(raw[topic_end:block_at], "big", signed=True)) if topic_end > body_end else -1
     body = raw[body_at:body_end]
     is_right = not body or _CRC.unpack_from(raw, BODY_CRC_AT)[0] == masked_crc(body)
-    head = bytearray(_redacted_head(raw[:body_at], pseudonyms.names, physical_offset, hides_crc=not is_right))
+    header = bytearray(_redacted_head(raw[:body_at], pseudonyms.names, physical_offset, hides_crc=not is_right))
     if block_at + block_length != len(raw) or topic_end < body_end + topic_width:
         new_body, tail = masked(body), _masked_tail(raw, body_end, topic_width)
     else:
@@ -118,8 +119,8 @@ def redact_record(raw: bytes, pseudonyms: Pseudonyms, physical_offset: int | Non
         tail = raw[body_end : body_end + topic_width] + shown + raw[topic_end:block_at] + block
     if body:
         difference = masked_crc(body) ^ masked_crc(new_body)
-        _CRC.pack_into(head, BODY_CRC_AT, _CRC.unpack_from(head, BODY_CRC_AT)[0] ^ difference)
-    return _with_record_crc(raw, bytes(head) + new_body + tail)
+        _CRC.pack_into(header, BODY_CRC_AT, _CRC.unpack_from(header, BODY_CRC_AT)[0] ^ difference)
+    return _with_record_crc(raw, bytes(header) + new_body + tail)
 
 
 def redact_frame(raw: bytes, physical_offset: int, remaining: int, pseudonyms: Pseudonyms) -> bytes:
@@ -243,21 +244,23 @@ def _redacted_head(raw: bytes, names: BundleNames, physical_offset: int | None, 
         hides_crc: whether the checksum tells nothing of the body.
     """
     flags = int.from_bytes(raw[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
-    head, values, bad = bytearray(raw), dict[str, int](), set[str]()
+    head, values, hidden = bytearray(raw), dict[str, int](), set[str]()
     fields = [field for field in _fields(flags & system_flag.HOSTS_V6) if field[1].stop <= len(raw)]
+    wide = [match.span() for match in WIDE_TEXT.finditer(raw)]
     for name, place, bound in fields:
         values[name] = int.from_bytes(raw[place], "big", signed=True)
-        if bound is not None and name not in _STRUCTURE and not is_plausible(values[name], bound):
-            bad.add(name)
-    if physical_offset is not None and values.get("physical_offset") != physical_offset:
-        bad.add("physical_offset")
-    is_odd = bool(bad) or abs(values.get("born_timestamp_ms", 0) - values.get("store_timestamp_ms", 0)) > _DAY_MS
-    for name, place, bound in fields:
+        is_wide = any(first < place.stop and place.start < last for first, last in wide)
+        if name not in _STRUCTURE and (is_wide or (bound is not None and not is_plausible(values[name], bound))):
+            hidden.add(name)
+    is_elsewhere = physical_offset is not None and values.get("physical_offset") != physical_offset
+    difference_ms = values.get("born_timestamp_ms", 0) - values.get("store_timestamp_ms", 0)
+    is_odd = bool(hidden) or is_elsewhere or abs(difference_ms) > _DAY_MS
+    for name, place, _ in fields:
         if name in _HOSTS:
             head[place] = raw[place].translate(MASK) if is_odd else names.address(raw[place])
-        elif name == "sys_flag" and name in bad:
+        elif name == "sys_flag" and name in hidden:
             head[place] = (values[name] & _FLAGS_KNOWN | _FLAGS_UNKNOWN).to_bytes(4, "big")
-        elif (name == _CHECKED and is_odd and hides_crc) or not is_plausible(values[name], bound or FREE):
+        elif name in hidden or (name == _CHECKED and is_odd and hides_crc):
             head[place] = raw[place].translate(MASK)
     return bytes(head)
 

@@ -96,13 +96,14 @@ def demand_as_recorded(place: StoreLocation, computed: JsonObject, forecasts: Se
         return
     from rmqtool.evidence.bundle import BundleError
     from rmqtool.evidence.recorded import parse_answers
+    from rmqtool.evidence.shown_values import with_bounds
 
     answers = parse_answers(place.answers)
     recorded = answers.verify.summary() if forecasts is None else answers.forecast.ending()
-    is_same = all(recorded.get(name) == computed.get(name) for name in _COMPARED)
+    is_same = all(with_bounds(computed.get(name)) == recorded.get(name) for name in _COMPARED)
     if forecasts is not None and not answers.forecast.is_cut:
         by_version = {forecast.broker_version: forecast.as_json() for forecast in answers.forecast.forecasts}
-        own = [(forecast.broker_version, forecast.as_json()) for forecast in forecasts]
+        own = [(forecast.broker_version, with_bounds(forecast.as_json())) for forecast in forecasts]
         is_same = is_same and all(by_version.get(version, forecast) == forecast for version, forecast in own)
     if not is_same:
         raise BundleError(

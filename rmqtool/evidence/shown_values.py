@@ -1,0 +1,43 @@
+"""What of an answer a bundle shows: texts with its names, and no number that may be a piece of a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final
+
+_NUMBER_MAX: Final = 1 << 48
+"""Beyond every offset, size and time that a broker has; eight bytes of a text are more."""
+_BEYOND: Final = (1 << 63) - 1
+"""Stands for all numbers beyond."""
+_DIGITS: Final = re.compile(r"(?<![0-9])(?!0|(?:19|20)[0-9]{15}(?![0-9]))[0-9]{15,}", re.ASCII)
+"""Long numbers; those with zeros before them, and times to the millisecond, are names of a broker's files."""
+_NO_TEXTS: Final = frozenset({"id", "broker_version", "mode", "upstream"})
+
+
+def with_bounds(value: Any) -> Any:
+    """The same with `_BEYOND` in place of each number that no broker writes, in texts too."""
+    return shown(value, _bounded_text)
+
+
+def shown(value: Any, text: Callable[[str], str]) -> Any:
+    """The same with other texts, except names of fields, findings and versions, and with numbers within bounds.
+
+    Args:
+        value: objects, lists and dataclasses within each other.
+    """
+    if type(value) is str:
+        return _bounded_text(text(value))
+    if type(value) is int:
+        return value if abs(value) < _NUMBER_MAX else _BEYOND if value > 0 else -_BEYOND
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _NO_TEXTS}
+        return replace(value, **{name: shown(one, text) for name, one in own.items()})
+    if isinstance(value, dict):
+        return {name: shown(one, text) for name, one in value.items()}
+    return type(value)(shown(one, text) for one in value) if isinstance(value, list | tuple) else value
+
+
+def _bounded_text(text: str) -> str:
+    return _DIGITS.sub(lambda match: match[0] if int(match[0]) < _NUMBER_MAX else str(_BEYOND), text)
