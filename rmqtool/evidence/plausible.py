@@ -127,15 +127,15 @@ def _have_wide_text(rows: NDArray[Any]) -> NDArray[Any]:
     """Which rows of bytes have a part of four letters in UTF-16, whose zeros let them pass for small numbers."""
     import numpy as np
 
-    found = np.zeros(len(rows), bool)
+    are_wide = np.zeros(len(rows), bool)
     flat = rows.ravel()
     zeros, letters = flat == 0, (flat >= 0x20) & (flat < 0x7F)
     for first, second in ((zeros, letters), (letters, zeros)):
         pairs = first[:-1] & second[1:]
         starts = np.flatnonzero(pairs[:-6] & pairs[2:-4] & pairs[4:-2] & pairs[6:])
-        found[starts // rows.shape[1]] = True
-        found[(starts + 7) // rows.shape[1]] = True
-    return found
+        are_wide[starts // rows.shape[1]] = True
+        are_wide[(starts + 7) // rows.shape[1]] = True
+    return are_wide
 
 
 def masked_slots(raw: bytes, first_slot: int, hashes: NDArray[Any], slot_count: int) -> bytes:

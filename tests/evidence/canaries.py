@@ -55,7 +55,7 @@ class Tape:
         parts = [
             text.encode(), wide.encode(), text.encode("utf-16-be"), wide.encode("utf-16-le"), text.encode("utf-16-le"),
             base64.b64encode(text.encode()), text.encode().hex().encode(), json.dumps(wide + text).encode(),
-            zlib.compress(noise + text.encode()), lz4.frame.compress(noise + text.encode()),
+            zlib.compress(noise + text.encode()), lz4.frame.compress(noise + text.encode())[:-4],
             zstandard.ZstdCompressor().compress(noise + text.encode()), "_".join(words).encode(),
         ]  # fmt: skip
         raw = b"".join(parts)
