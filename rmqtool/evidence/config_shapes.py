@@ -173,7 +173,7 @@ def shape_of(path: str) -> Shape | None:
 
 
 def names_in_config(path: str, raw: bytes) -> list[bytes]:
-    """Names of topics, groups and brokers in a file, each as often as it is there."""
+    """Names of topics, groups and brokers in a file, each as often as it is there; those around an `@` as one."""
     shape, names = shape_of(path), list[bytes]()
     if shape is None:
         return names

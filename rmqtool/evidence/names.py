@@ -1,25 +1,28 @@
 """Decides which names of topics, groups and brokers a bundle shows, and replaces all others by some of the same length.
 
-A name is shown that a directory has, or that two places of the configuration have: one that only a record has, or a
-single place, may be a piece of a message that damage wrote there. With `hides`, no name is shown. A name is replaced by
-one with the same Java hash where there is one, because index and timer hold hashes of names.
+A name is shown that a directory or a database has, or that two places of the configuration have: one that only a record
+or a single place has may be a piece of a message that damage wrote there. With `hides`, no name is shown. A name is
+replaced by one with the same Java hash where there is one, because index and timer hold hashes of names.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from itertools import product
 from typing import Final
 
+from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.errors import UnreadableError
 from rmqtool.evidence.config_shapes import names_in_config
 from rmqtool.evidence.hash_text import text_with_hash
 from rmqtool.formats.java_text import java_hash
-from rmqtool.store.config.config_json import SIZE_MAX
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, SIZE_MAX, TOPICS
+from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
@@ -68,11 +71,15 @@ class BundleNames:
             depth = _ROOTS.get(parts[0])
             if depth is not None and len(parts) > depth:
                 self._know([parts[depth].encode("utf-8", "surrogateescape")])
+        self._know(topic.encode("utf-8", "surrogateescape") for topic, _ in queue_names(store))
+        for config in StoreConfigs(store.view).of(TOPICS, GROUPS, CONSUMER_OFFSETS).values():
+            if config.is_database:  # which has checksums of its own
+                self._know(_words(names_in_config(config.path, json.dumps(config.value).encode())))
         places: Counter[bytes] = Counter()
         for entry in store.files.get(FileKind.CONFIG, ()):
             if entry.is_file and entry.size <= SIZE_MAX:
                 with suppress(UnreadableError), closing(store.view.open(entry.path)) as source:
-                    places.update(names_in_config(entry.path, read_range(source, 0, source.size)))
+                    places.update(_words(names_in_config(entry.path, read_range(source, 0, source.size))))
         self._know(name for name, count in places.items() if count >= _PLACES_MIN)
 
     def _know(self, names: Iterable[bytes]) -> None:
@@ -158,6 +165,13 @@ class BundleNames:
         other = next((other for other in free if other != text and other not in self._used), text)
         self._used.add(other)
         return other
+
+
+def _words(names: Iterable[bytes]) -> Iterator[bytes]:
+    """Each name, and each of those that stand in one text around an `@`."""
+    for name in names:
+        yield name
+        yield from (word for word in _TOKEN.findall(name) if word != name)
 
 
 def _characters(text: bytes) -> str:

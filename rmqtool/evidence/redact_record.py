@@ -80,7 +80,7 @@ _NAME: Final = re.compile(rb"[%|a-zA-Z0-9_\-.$/,@: ]{1,255}\Z")
 _NUMBER: Final = re.compile(rb"([-+]?\d{1,20}(,\d{1,20})*|true|false)\Z", re.IGNORECASE)
 _OFFSETS: Final = re.compile(rb"[\d,]*\Z")
 _OPERATION_TAG: Final = b"d"
-_POP_FIELD: Final = re.compile(r"[A-Za-z]{1,24}\Z", re.ASCII)
+_POP_FIELDS: Final = frozenset(name for short, long, _, _ in pop.FIELD_DOCS for name in (short, long)) | {"cid"}
 
 
 def masked(raw: bytes) -> bytes:
@@ -206,7 +206,7 @@ def _is_pop_body(tag: str, body: bytes) -> bool:
         return False
     return isinstance(fields, dict) and all(
         isinstance(name, str)
-        and _POP_FIELD.match(name)
+        and name in _POP_FIELDS
         and (_NAME.match(value.encode()) if isinstance(value, str) else _is_numbers(value))
         for name, value in fields.items()
     )
