@@ -1,7 +1,7 @@
 """Decides which names of topics, groups and brokers a bundle shows, and replaces all others by some of the same length.
 
-A name is shown that a directory or a database has, or that two places of the configuration have: one that only a record
-or a single place has may be a piece of a message that damage wrote there. With `hides`, no name is shown. A name is
+A name is shown that a directory or a database has, or that two places of the configuration or two records have: one
+that a single one has may be a piece of a message that damage wrote there. With `hides`, no name is shown. A name is
 replaced by one with the same Java hash where there is one, because index and timer hold hashes of names.
 """
 
@@ -20,7 +20,10 @@ from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.errors import UnreadableError
 from rmqtool.evidence.config_shapes import names_in_config
 from rmqtool.evidence.hash_text import text_with_hash
+from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.formats.java_text import java_hash
+from rmqtool.scan.log import plan_segments, scan_log
+from rmqtool.scan.rules import Verdict
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, SIZE_MAX, TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Store
@@ -42,7 +45,7 @@ _ROOTS: Final = {"consumequeue": 1, "consumequeue_ext": 1, "batchconsumequeue": 
 _OWN_NAMES: Final = ("brokerName", "brokerClusterName", "dLegerGroup")
 """Settings of a broker that name it and what it belongs to."""
 _PLACES_MIN: Final = 2
-"""Places of the configuration that have a name which is shown."""
+"""Places of the configuration, or records, that have a name which is shown."""
 _TRIALS: Final = 400
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz"
 _NAME_BYTES: Final = _LETTERS + _LETTERS.upper() + b"-%"
@@ -80,6 +83,7 @@ class BundleNames:
             if entry.is_file and entry.size <= SIZE_MAX:
                 with suppress(UnreadableError), closing(store.view.open(entry.path)) as source:
                     places.update(_words(names_in_config(entry.path, read_range(source, 0, source.size))))
+        places.update(_topics_of_records(store))
         self._know(name for name, count in places.items() if count >= _PLACES_MIN)
 
     def _know(self, names: Iterable[bytes]) -> None:
@@ -165,6 +169,18 @@ class BundleNames:
         other = next((other for other in free if other != text and other not in self._used), text)
         self._used.add(other)
         return other
+
+
+def _topics_of_records(store: Store) -> Counter[bytes]:
+    """Names of topics in records that pass their checks, and in how many."""
+    counts: Counter[bytes] = Counter()
+    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
+        for batch in scan_log(plan):
+            rows = batch.as_array()
+            is_good = (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != MAGIC_BLANK)
+            for number, count in Counter(rows["topic_number"][is_good].tolist()).items():
+                counts[batch.topics[number]] += count
+    return counts
 
 
 def _words(names: Iterable[bytes]) -> Iterator[bytes]:
