@@ -33,6 +33,8 @@ _MASK: Final = bytes([0]) + bytes([MASKED]) * 255
 _STRUCTURE: Final = frozenset({"size", "magic", "body_length"})
 """Fields of a header that say what follows; the record's other lengths agree with them."""
 _CHECKED: Final = "body_crc"
+_TRANSACTION: Final = "prepared_transaction_offset"
+"""Of a record that lies before."""
 _HOSTS: Final = ("born_host.address", "store_host.address")
 _DAY_MS: Final = 86_400_000
 _FLAGS_UNKNOWN: Final = 1 << 30
@@ -102,7 +104,7 @@ def redact_record(raw: bytes, pseudonyms: Pseudonyms, physical_offset: int | Non
     body_end = body_at + max(0, int.from_bytes(raw[body_at - 4 : body_at], "big", signed=True))
     if body_end > len(raw):
         head = _redacted_head(raw[:body_at], pseudonyms.names, physical_offset, hides_crc=True)
-        return head + masked(raw[body_at:])
+        return head[:-4] + len(raw).to_bytes(4, "big") + masked(raw[body_at:])  # a body that is too long, too
     topic_end = body_end + topic_width + int.from_bytes(raw[body_end : body_end + topic_width], "big", signed=True)
     block_at = topic_end + 2
     block_length = max(0, int.from_bytes(raw[topic_end:block_at], "big", signed=True)) if topic_end > body_end else -1
@@ -250,7 +252,10 @@ def _redacted_head(raw: bytes, names: BundleNames, physical_offset: int | None, 
     for name, place, bound in fields:
         values[name] = int.from_bytes(raw[place], "big", signed=True)
         is_wide = any(first < place.stop and place.start < last for first, last in wide)
-        if name not in _STRUCTURE and (is_wide or (bound is not None and not is_plausible(values[name], bound))):
+        is_later = name == _TRANSACTION and physical_offset is not None and values[name] > physical_offset
+        if name not in _STRUCTURE and (
+            is_later or is_wide or (bound is not None and not is_plausible(values[name], bound))
+        ):
             hidden.add(name)
     is_elsewhere = physical_offset is not None and values.get("physical_offset") != physical_offset
     difference_ms = values.get("born_timestamp_ms", 0) - values.get("store_timestamp_ms", 0)
