@@ -43,6 +43,9 @@ _LATE_PYTHON: Final = "Python worker failed to connect back"
 _NO_START: Final = "JAVA_GATEWAY_EXITED"
 _NO_PACKAGE: Final = re.compile(r"(?:download failed|unresolved dependency): ([^\s!:\]]+)")
 _LOG_END_BYTES: Final = 1 << 16
+_CAUSES_MAX: Final = 32
+_RAISED: Final = re.compile(r"Traceback \(most recent call last\):\s*\n(?:[ \t]+.*\n|\s*\n)+(\S.*)")
+"""What a Python process raised, after the lines that say where."""
 _MISSING_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -101,7 +104,7 @@ def spark_session(settings: SparkSettings, on_progress: OnProgress | None = None
         if threading.current_thread() is threading.main_thread():
             # Spark takes over what ^C does, and keeps it.
             stack.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
-        with _errors_told(Path(log)):
+        with errors_told(Path(log)):
             is_ours = SparkSession.getActiveSession() is None
             session = _started(settings, descriptor)
             if is_ours:
@@ -139,7 +142,7 @@ def _standard_error_in(descriptor: int) -> Iterator[None]:
 
 
 @contextmanager
-def _errors_told(log: Path) -> Iterator[None]:
+def errors_told(log: Path) -> Iterator[None]:
     """Failures of Spark as one line; what the log is about to be asked for stays."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -147,24 +150,40 @@ def _errors_told(log: Path) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise SparkError(f"{told(str(error), _end_of(log))} (Spark's log: {log})") from error
+        raise SparkError(f"{told(str(error), _end_of(log), root_cause(error))} (Spark's log: {log})") from error
     except BaseException:
         log.unlink(missing_ok=True)
         raise
 
 
-def told(text: str, log: str = "") -> str:
+def root_cause(error: BaseException) -> str | None:
+    """What a failure of Spark goes back to, as Java or Python says it; None where nothing more is known."""
+    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    text = None
+    with suppress(Exception):  # Java may have ended, and then the error itself has to do
+        for _ in range(_CAUSES_MAX):
+            cause = None if thrown is None else thrown.getCause()
+            if cause is None:
+                break
+            thrown, text = cause, str(cause.toString())
+    if raised := _RAISED.findall(text or str(error)):
+        return str(raised[-1]).strip()
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), None)
+
+
+def told(text: str, log: str = "", cause: str | None = None) -> str:
     """The one line of a failure of Spark that a person can act on.
 
     Args:
         log: its end, where Spark did not start.
+        cause: what it goes back to.
     """
     if _NO_START in text and (missing := _NO_PACKAGE.findall(log)):
         return (
             f"Spark could not download the package {missing[-1]}: if ~/.m2/repository or ~/.ivy2*/cache has only a "
             "part of it, remove it there; without internet, name its files with --conf spark.jars=..."
         )
-    if ours := _OUR_ERROR.findall(text):
+    if ours := _OUR_ERROR.findall(f"{text}\n{cause or ''}"):
         return str(ours[-1]).strip()
     if _LATE_PYTHON in text:
         return "Spark waits 10 s for a Python process, and one took longer to start: run this again with less load"
@@ -174,7 +193,8 @@ def told(text: str, log: str = "") -> str:
             "with --conf spark.archives=... (docs/spark.md)"
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"Spark: {lines[0]}" if lines else "Spark failed"
+    first = f"Spark: {lines[0]}" if lines else "Spark failed"
+    return first if cause is None or cause in first else f"{first}; cause: {cause}"
 
 
 def _end_of(log: Path) -> str:

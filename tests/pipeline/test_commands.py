@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks.logs import write_log
 from rmqtool.pipeline import frames
+from rmqtool.pipeline.session import SparkError, errors_told
 from rmqtool.report.json_schemas import schema_text
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
@@ -25,7 +26,7 @@ from tests.pipeline.stores import contents, dump_rows
 from tests.store_state import assert_store_unchanged
 
 if TYPE_CHECKING:
-    pass
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -298,3 +299,18 @@ def test_verify_reads_a_store_elsewhere(run: Any, golden: Unpacked) -> None:
     there = run("verify", url, "--format", "json")
     assert here.code == there.code == 3
     assert there.out == here.out
+
+
+def test_the_cause_of_a_failed_job_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's own line says only that a task failed."""
+    too_long = spark.createDataFrame([("x" * 300, 1)], "name string, number int")
+    failure = pytest.raises(SparkError, match=r"cause: .*(Mkdirs failed|File name too long)")
+    with failure as told, errors_told(tmp_path / "log"):
+        too_long.write.partitionBy("name").parquet(str(tmp_path / "out"))
+    assert "\n" not in str(told.value)
+
+
+def test_the_cause_of_a_failed_task_in_python_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    failure = pytest.raises(SparkError, match="cause: ZeroDivisionError: division by zero")
+    with failure, errors_told(tmp_path / "log"):
+        spark.sparkContext.parallelize([0], 1).map(lambda number: 1 / number).collect()
