@@ -28,3 +28,10 @@ def findings(session: SparkSession, *paths: str, **options: str) -> DataFrame:
     from rmqtool.pipeline import frames
 
     return frames.table_frame(session, {**options, "paths": json.dumps(paths), "table": "findings"})
+
+
+def text_of_folder(folder: str) -> str | None:
+    """The topic, or other text, that a folder of `--partition-by` is named for; None of a name that was shortened."""
+    from rmqtool.pipeline.jobs import partitions
+
+    return partitions.text_of_folder(folder)

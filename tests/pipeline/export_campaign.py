@@ -229,7 +229,7 @@ def export_again_and_again(arguments: argparse.Namespace) -> None:
     from rmqtool.pipeline.enums import Form
     from rmqtool.pipeline.jobs import lease
     from rmqtool.pipeline.jobs.export import NOTES
-    from rmqtool.pipeline.jobs.incremental import IncrementalExport, partitions_of
+    from rmqtool.pipeline.jobs.incremental import IncrementalExport
     from rmqtool.pipeline.jobs.lakehouse import table_settings
     from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
     from rmqtool.pipeline.stores import checked_stores
@@ -254,9 +254,8 @@ def export_again_and_again(arguments: argparse.Namespace) -> None:
         while True:
             say("waits")
             now_ms, stores = time.time_ns() // 1_000_000, checked_stores(options)
-            partitions = partitions_of(form, "messages", ())
             try:
-                export = IncrementalExport(target, form, "messages", options, partitions, stores, now_ms, files)
+                export = IncrementalExport(target, form, "messages", options, (), stores, now_ms, files)
                 export.run(session)
                 say("done")
             except RefusedError:

@@ -169,7 +169,7 @@ def test_an_export_has_every_row_and_a_manifest(run: Any, golden: Unpacked, tmp_
     expected = sorted(row["physical_offset"] for row in dump_rows(path))
     assert manifest["rows"] == len(expected)
     assert sorted(offsets_in(target, form)) == expected
-    assert any(name.startswith("topic=Audit/day=2026-11-21/") for name in files)
+    assert any(name.startswith("topic_folder=Audit/day=2026-11-21/") for name in files)
     assert len({name.rpartition("/")[0] for name in files}) == len(files)  # one file for each partition
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 

@@ -165,14 +165,14 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
     from rmqtool.pipeline.session import require_pyspark
 
     require_pyspark()
-    from rmqtool.pipeline.jobs.incremental import LEASES, IncrementalExport, partitions_of
+    from rmqtool.pipeline.jobs.incremental import LEASES, IncrementalExport, demand_growing
     from rmqtool.pipeline.jobs.lakehouse import table_settings
     from rmqtool.pipeline.jobs.lease import break_lease
     from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
     from rmqtool.pipeline.stores import checked_stores
 
     table = request.options["table"]
-    partition_by = partitions_of(request.form, table, request.partition_by)
+    demand_growing(table)
     target, is_local = request.place()
     place = LocalFiles().spark_path(target) if is_local else target
     more = table_settings(request.form, place, settings_of(request.conf))
@@ -184,7 +184,7 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
         if request.break_lease is not None:
             break_lease(files, f"{target}/{LEASES}", request.break_lease)
         return IncrementalExport(
-            target, request.form, table, request.options, partition_by, stores, now_ms, files, accepts_loss
+            target, request.form, table, request.options, request.partition_by, stores, now_ms, files, accepts_loss
         ).run(session)
 
 

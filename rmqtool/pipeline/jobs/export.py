@@ -17,9 +17,9 @@ import rmqtool
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.jobs.lease import Lease
+from rmqtool.pipeline.jobs.partitions import partitioned
 from rmqtool.pipeline.jobs.target_files import TargetFiles, data_files
 from rmqtool.pipeline.tables.options import SourceOptions
-from rmqtool.report.names import unknown_name
 from rmqtool.store.directory import Store
 
 if TYPE_CHECKING:
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 MANIFEST: Final = "_rmqtool-export.json"
 """Begins with an underscore, so that Spark and others do not take it for data."""
-MANIFEST_FORMAT: Final = 1
+MANIFEST_FORMAT: Final = 2
+"""Since 2 a partition column of texts is `NAME_folder`."""
 NOTES: Final = "_rmqtool"
 """Directory of the target of `--incremental` that is no table."""
-DERIVED: Final = ("day", "hour")
-"""What rows can be partitioned by beside their columns: the date of the store time in UTC, and its hour."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Export:
     Attributes:
         target: a path or URL, without a slash at its end.
         options: of the data source.
-        partition_by: columns, or names of `DERIVED`, that make directories.
+        partition_by: columns, `day` or `hour`, that make directories.
     """
 
     target: str
@@ -81,7 +80,7 @@ class Export:
             if not files.sizes(self.target) or any(map(files.exists, (self._partial, self._old))):
                 return None
             raise RefusedError(f"{self.target}: is there, and not written by rmqtool export")
-        if manifest.get("request") != request:
+        if (manifest.get("format"), manifest["request"]) != (MANIFEST_FORMAT, request):
             return None
         sizes = files.sizes(self.target)
         if any(sizes.get(file["path"]) != file["bytes"] for file in manifest["files"]):
@@ -154,10 +153,13 @@ def beside(target: str, what: str) -> str | None:
     return None if not name or parent.endswith(("/", ":")) else f"{parent}/.{name}.rmqtool-{what}"
 
 
-def save_rows(table: DataFrame, form: Form, partition_by: Sequence[str], path: str) -> int:
+def save_rows(table: DataFrame, form: Form, partition_by: Sequence[str], path: str, *, by_text: bool = False) -> int:
     """Write rows into a directory that is not there; how many they were.
 
     One shuffle brings the rows of a partition together, so that each is a file, or several of `FILE_BYTES`.
+
+    Args:
+        by_text: see `partitioned`.
 
     Raises:
         UsageError: no such column to partition by.
@@ -167,10 +169,10 @@ def save_rows(table: DataFrame, form: Form, partition_by: Sequence[str], path: s
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    written = with_partitions(_flat(table) if form is Form.CSV else table, partition_by)
+    written, folders = partitioned(_flat(table) if form is Form.CSV else table, partition_by, by_text=by_text)
     counted = Observation("export")
-    written = written.observe(counted, f.count(f.lit(1)).alias("rows")).hint("rebalance", *map(f.col, partition_by))
-    writer = written.write.format(form.value).partitionBy(*partition_by)
+    written = written.observe(counted, f.count(f.lit(1)).alias("rows")).hint("rebalance", *map(f.col, folders))
+    writer = written.write.format(form.value).partitionBy(*folders)
     if form is Form.CSV:
         writer = writer.option("header", "true").option("escape", '"')
     try:
@@ -182,23 +184,6 @@ def save_rows(table: DataFrame, form: Form, partition_by: Sequence[str], path: s
             ) from error
         raise
     return int(counted.get["rows"])
-
-
-def with_partitions(table: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """The table with the columns of `DERIVED` that it is partitioned by.
-
-    Raises:
-        UsageError: there is no such column.
-    """
-    from pyspark.sql import functions as f
-
-    for name in partition_by:
-        if name in DERIVED and name not in table.columns and "store_timestamp_ms" in table.columns:
-            pattern = "yyyy-MM-dd" if name == "day" else "yyyy-MM-dd-HH"
-            table = table.withColumn(name, f.date_format(f.timestamp_millis("store_timestamp_ms"), pattern))
-        elif name not in table.columns:
-            raise UsageError(f"--partition-by: {unknown_name('column', name, (*table.columns, *DERIVED))}")
-    return table
 
 
 def written_files(files: TargetFiles, folder: str) -> list[dict[str, Any]]:

@@ -22,9 +22,10 @@ from rmqtool.engine.segments.log_position import Position, flushed_end, mark_of,
 from rmqtool.errors import RefusedError, UsageError, WriteError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.frames import table_frame
-from rmqtool.pipeline.jobs.export import MANIFEST, NOTES, beside, save_rows, with_partitions, written_files
+from rmqtool.pipeline.jobs.export import MANIFEST, NOTES, beside, save_rows, written_files
 from rmqtool.pipeline.jobs.lakehouse import TABLE_FORMS, LakeTable
 from rmqtool.pipeline.jobs.lease import Lease
+from rmqtool.pipeline.jobs.partitions import partitioned
 from rmqtool.pipeline.jobs.target_files import TargetFiles
 from rmqtool.pipeline.tables.options import PLANNING_THREADS
 from rmqtool.scan.runner import ThreadRunner
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
 
 LEASES: Final = f"{NOTES}/leases"
 """Directory of the target in which the run that writes has its lease."""
-NOTES_FORMAT: Final = 1
-PARTITIONS: Final = ("day", "topic")
+NOTES_FORMAT: Final = 2
+TEXT_FOLDERS: Final = 1
+"""Format of the targets in which texts themselves are the names of folders; they stay as they are."""
+PARTITIONS: Final = ("day",)
 """Of tables, if nobody names others."""
 BATCH_BYTES: Final = 64 << 30
 """Of each log in a batch, as far as files end there."""
@@ -65,12 +68,27 @@ class ExportBatch:
 
 
 @dataclass(frozen=True)
+class TargetLayout:
+    """What a target keeps of how its tables are written.
+
+    Attributes:
+        export_id: tells batches of this export from those of others.
+        by_text: see `partitioned`.
+    """
+
+    export_id: str
+    partition_by: tuple[str, ...]
+    by_text: bool
+
+
+@dataclass(frozen=True)
 class IncrementalExport:
     """What is to be added where.
 
     Attributes:
         target: a path or URL, without a slash at its end; each table is a directory in it.
         options: of the data source.
+        partition_by: columns that were asked for; none: those that the target has, or `PARTITIONS` of a new table.
         now_ms: when this run is.
         accepts_loss: whether to continue where records are gone that were not exported.
     """
@@ -105,14 +123,14 @@ class IncrementalExport:
         return self.added
 
     def _add_all(self, session: SparkSession, lease: Lease) -> None:
-        export_id = self._export_id()
+        layout = self._layout()
         self._finish_moves()
         if self.table != "messages":
-            self._add(session, ExportBatch(self._next_number()), export_id, lease)
+            self._add(session, ExportBatch(self._next_number()), layout, lease)
             return
         batch = self._planned_before() or self._plan()
         while batch is not None:
-            self._add(session, batch, export_id, lease)
+            self._add(session, batch, layout, lease)
             batch = None if batch.is_new and batch.is_last else self._plan()
 
     def _refuse_foreign(self) -> None:
@@ -126,31 +144,37 @@ class IncrementalExport:
         if not self.files.exists(f"{self._notes}/export.json") and self.files.sizes(f"{self.target}/{self.table}"):
             raise RefusedError(f"{self.target}/{self.table}: is there, and not written by export --incremental")
 
-    def _export_id(self) -> str:
-        """The id of this export, which the target keeps with what was asked for.
+    def _layout(self) -> TargetLayout:
+        """How this export writes, which the target keeps with what was asked for.
 
         Raises:
             RefusedError: the target is of another export, or of none.
         """
+        kept = self._noted("export.json")
+        by_text = kept.get("format") == TEXT_FOLDERS
+        partition_by = self.partition_by or tuple(kept.get("partition_by", self._default_partitions))
         request = {
-            "format": NOTES_FORMAT,
+            "format": TEXT_FOLDERS if by_text else NOTES_FORMAT,
             "form": self.form.value,
-            "partition_by": list(self.partition_by),
+            "partition_by": list(partition_by),
             "options": {name: value for name, value in sorted(self.options.items()) if name not in ("path", "paths")},
         }
-        kept = self._noted("export.json")
         if not kept:
             if self.files.sizes(self._notes):
                 raise RefusedError(f"{self._notes}: has no export.json, so it is not known what was exported")
             export_id = str(uuid.uuid4())
             self._note("export.json", {**request, "id": export_id, "rmqtool": rmqtool.__version__})
-            return export_id
+            return TargetLayout(export_id, partition_by, by_text)
         differing = [name for name, value in request.items() if kept.get(name) != value]
         if differing:
             raise RefusedError(
                 f"{self.target}: was exported with other settings ({', '.join(differing)}); choose another --to"
             )
-        return str(kept["id"])
+        return TargetLayout(str(kept["id"]), partition_by, by_text)
+
+    @property
+    def _default_partitions(self) -> tuple[str, ...]:
+        return PARTITIONS if self.form in TABLE_FORMS else ()
 
     def _planned_before(self) -> ExportBatch | None:
         """The batch that a run before has planned and not noted as written."""
@@ -206,7 +230,7 @@ class IncrementalExport:
         if not self.accepts_loss:
             raise RefusedError(f"{label}: {message}; to export what is there now, add --accept-loss")
 
-    def _add(self, session: SparkSession, batch: ExportBatch, export_id: str, lease: Lease) -> None:
+    def _add(self, session: SparkSession, batch: ExportBatch, layout: TargetLayout, lease: Lease) -> None:
         """Add the rows of a batch, if they are not there yet."""
         from pyspark.sql import functions as f
 
@@ -222,11 +246,12 @@ class IncrementalExport:
             rows = table_frame(session, options).withColumns(checked).withColumn("day", day)
         if self.form in TABLE_FORMS:
             place = f"{self.target}/{self.table}"
-            table = LakeTable(self.form, self.files, place, self.table, self.partition_by, export_id)
+            rows, folders = partitioned(rows, layout.partition_by, by_text=layout.by_text)
+            table = LakeTable(self.form, self.files, place, self.table, tuple(folders), layout.export_id)
             lease.check()
-            manifest["rows"] = table.append(with_partitions(rows, self.partition_by), batch.number, manifest)
+            manifest["rows"] = table.append(rows, batch.number, manifest)
         else:
-            self._add_files(rows, manifest, f"{batch.number:010}-{lease.id}")
+            self._add_files(rows, manifest, f"{batch.number:010}-{lease.id}", layout)
             lease.check()
         self._note(name, {**manifest, "positions": batch.positions})
         self._finish_moves()
@@ -235,10 +260,11 @@ class IncrementalExport:
         self.added["files"] += len(manifest.get("files", ()))
         self.added["batches"] += 1
 
-    def _add_files(self, rows: DataFrame, manifest: dict[str, Any], folder: str) -> None:
+    def _add_files(self, rows: DataFrame, manifest: dict[str, Any], folder: str, layout: TargetLayout) -> None:
         """Write the files of a batch into a directory that no other run writes into."""
         staging = f"{self._staging}/{folder}"
-        manifest["rows"] = save_rows(rows, self.form, self.partition_by, self.files.spark_path(staging))
+        path = self.files.spark_path(staging)
+        manifest["rows"] = save_rows(rows, self.form, layout.partition_by, path, by_text=layout.by_text)
         manifest["staging"], manifest["files"] = folder, written_files(self.files, staging)
         manifest["bytes"] = sum(file["bytes"] for file in manifest["files"])
 
@@ -307,14 +333,11 @@ class IncrementalExport:
         return f"{self._notes}/staging"
 
 
-def partitions_of(form: Form, table: str, asked: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that an incremental export is partitioned by.
+def demand_growing(table: str) -> None:
+    """Refuse a table to which nothing can be added.
 
     Raises:
-        UsageError: the table cannot be exported like this.
+        UsageError: it is one.
     """
     if table not in ("messages", "findings"):
         raise UsageError(f"--incremental: --table messages or findings, not {table}: it is replaced as a whole")
-    if asked or form not in TABLE_FORMS:
-        return asked
-    return PARTITIONS

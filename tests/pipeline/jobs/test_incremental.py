@@ -5,20 +5,28 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet
 import pytest
 
+from rmqtool.engine.append.encoder import RecordColumns, RecordFields, encode_records, topic_part
 from rmqtool.errors import WriteError
+from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.jobs import incremental, lease
+from rmqtool.pipeline.jobs.export import save_rows
+from rmqtool.pipeline.jobs.partitions import folder_of, text_of_folder
 from rmqtool.pipeline.jobs.target_files import LocalFiles
 from rmqtool.report.json_schemas import schema_text
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
+from tests.pipeline.jobs.test_partitions import some_texts
 from tests.pipeline.stores import dump_rows
 from tests.store_state import assert_store_unchanged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +58,7 @@ def test_each_row_is_added_once(
     summary = {"to": str(target), "rows": len(expected), "files": files, "batches": 1}
     assert json.loads(first.out).items() >= summary.items()
     assert schema_errors(json.loads(first.out), json.loads(schema_text("export") or "")) == []
-    folders = [folder for folder in (target / "messages").rglob("topic=*") if folder.is_dir()]
+    folders = [folder for folder in (target / "messages").rglob("topic_folder=*") if folder.is_dir()]
     assert all(len(list(folder.glob("*.parquet"))) == 1 for folder in folders)
     manifest = json.loads((target / "_rmqtool" / "messages" / "batches" / "0000000000.json").read_text())
     log = sorted((path / "commitlog").iterdir())
@@ -199,3 +207,75 @@ def test_a_target_of_the_other_kind_of_export_is_refused(run: Any, golden: Unpac
     assert (ran := run(*whole)).code == 5
     assert "would be replaced as a whole" in ran.err
     assert offsets_in(tmp_path / "out" / "messages")
+
+
+HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
+LONG = "%" * 85
+"""Each of its characters is three in a folder name."""
+
+
+def write_store(path: Path, topics: list[str]) -> None:
+    """A store with a message of each topic, which no broker uses."""
+    records = [
+        RecordFields(topic_part(topic.encode(), writes_v2=True), b"x", b"", 0, 0, 0, 0, 1, HOST, 1_700_000_000_000 + at,
+                     HOST, 0, 0, False)
+        for at, topic in enumerate(topics)
+    ]  # fmt: skip
+    columns = RecordColumns.of(records)
+    (path / "commitlog").mkdir(parents=True)
+    (path / "commitlog" / ("0" * 20)).write_bytes(
+        bytes(encode_records(columns, columns.sizes(), 0)).ljust(1 << 16, b"\0")
+    )
+
+
+def topics_by_folder(table: Path) -> dict[str, set[str]]:
+    topics: dict[str, set[str]] = {}
+    for path in table.rglob("*.parquet"):
+        folder = path.parent.name.partition("=")[2]
+        topics.setdefault(folder, set()).update(pyarrow.parquet.ParquetFile(path).read(["topic"])["topic"].to_pylist())
+    return topics
+
+
+@pytest.mark.parametrize("words", [(), ("--incremental",)])
+def test_a_topic_of_any_length_has_a_folder(run: Any, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Once the first of these stopped the export of all: its folder name is longer than a file system takes."""
+    topics = ["t" * 255, LONG, "a/b", "%RETRY%" + "g" * 240, "007", "7"]
+    write_store(tmp_path / "store", topics)
+    target = tmp_path / "out"
+    ran = run("export", tmp_path / "store", "--to", target, "--partition-by", "topic", *words)
+    assert ran.code == 0, ran.err
+    folders = topics_by_folder(target / "messages" if words else target)
+    assert folders == {folder_of(topic): {topic} for topic in topics}
+    assert [text_of_folder(folder) for folder in folders].count(None) == 3
+
+
+def test_spark_names_folders_as_python_does(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [*some_texts()[:300], LONG, "t" * 201, "t" * 200]
+    save_rows(spark.createDataFrame([(text,) for text in texts], "topic string"), Form.PARQUET, ("topic",),
+              str(tmp_path / "out"))  # fmt: skip
+    assert topics_by_folder(tmp_path / "out") == {folder_of(text): {text} for text in texts}
+
+
+def test_bytes_name_no_folder(run: Any, golden: Unpacked, tmp_path: Path) -> None:
+    words = ("--profile", "full", "--partition-by", "body")
+    ran = run("export", golden("5.5.0-clean-single"), "--to", tmp_path / "out", *words)
+    assert (ran.code, "name no folder" in ran.err) == (2, True), ran.err
+
+
+def test_a_target_of_an_earlier_release_keeps_its_layout(run: Any, golden_copy: Unpacked, tmp_path: Path) -> None:
+    path, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+    command = ("export", path, "--to", target, "--incremental")
+    assert run(*command, "--partition-by", "topic").code == 0
+    note = target / "_rmqtool" / "messages" / "export.json"
+    kept = json.loads(note.read_text())
+    assert (kept["format"], kept["partition_by"]) == (2, ["topic"])
+    note.write_text(json.dumps({**kept, "format": 1}))
+    for folder in (target / "messages").iterdir():
+        folder.rename(folder.with_name(folder.name.replace("topic_folder=", "topic=")))
+    before = len(offsets_in(target / "messages"))
+    grow(path)
+    assert run(*command).code == 0
+    assert len(offsets_in(target / "messages")) >= before + 5
+    assert {folder.name.partition("=")[0] for folder in (target / "messages").iterdir()} == {"topic"}
+    ran = run(*command, "--partition-by", "day")
+    assert (ran.code, "partition_by" in ran.err) == (5, True)
