@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from rmqtool.engine.segments.log_position import Position, flushed_end, mark_of, what_is_lost
+from rmqtool.engine.segments.log_position import Position, mark_of, readable_end, what_is_lost
 from rmqtool.errors import RmqtoolError, UnreadableError
 from rmqtool.pipeline.tables.log_splits import UNREADABLE, LogTask, log_tasks
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile
@@ -174,7 +174,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 if known is not None and what_is_lost(store, known) is not None:
                     known = None
-                end = flushed_end(store, known)
+                end, _ = readable_end(store, known)
                 return replace(end, mark=mark_of(store, end.physical_offset))
             except UnreadableError as error:
                 self._tell(label, str(error))

@@ -74,6 +74,12 @@ class LockReport:
         held = any(lock.status is LockStatus.HELD for lock in (self.lock, *self.databases, *self.others))
         return held or bool(self.mapping_pids)
 
+    @property
+    def may_be_in_use(self) -> bool:
+        """Whether a broker runs on the store, or could, since a lock may not be looked at."""
+        locks = (self.lock, *self.databases, *self.others)
+        return self.is_in_use or any(lock.status is LockStatus.UNKNOWN for lock in locks)
+
 
 def lock_report(root: Path, log_directories: Iterable[Path] = (), owner: Path | None = None) -> LockReport:
     """Look at all that tells of a running broker.

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from benchmarks.logs import record
-from rmqtool.engine.segments.log_position import BLOCK_SIZE, Position, flushed_end
+from rmqtool.engine.segments.log_position import BLOCK_SIZE, Position, flushed_end, readable_end
 from rmqtool.pipeline.stream import DataLossError, LogStream
 from rmqtool.pipeline.tables.message_schema import message_schema
 from rmqtool.pipeline.tables.options import SourceOptions
@@ -34,13 +34,15 @@ def end_of(path: Path) -> int:
     return flushed_end(survey(DirectoryView(path))).physical_offset
 
 
-def test_a_clean_stop_flushes_all(golden: Unpacked) -> None:
-    rows = dump_rows(golden("5.5.0-clean-basic"))
-    assert end_of(golden("5.5.0-clean-basic")) == max(row["physical_offset"] + row["size"] for row in rows)
-    assert end_of(golden("5.5.0-clean-empty")) == 0
+def test_all_of_a_log_that_no_broker_uses_is_read(golden: Unpacked) -> None:
+    for name in ("5.5.0-clean-basic", "5.5.0-crashed"):
+        rows = dump_rows(golden(name))
+        end, unflushed_bytes = readable_end(survey(DirectoryView(golden(name))))
+        assert (end.physical_offset, unflushed_bytes) == (max(row["physical_offset"] + row["size"] for row in rows), 0)
+    assert readable_end(survey(DirectoryView(golden("5.5.0-clean-empty")))) == (Position(0), 0)
 
 
-def test_after_a_crash_the_checkpoint_tells(golden_copy: Unpacked) -> None:
+def test_while_a_broker_runs_the_checkpoint_tells(golden_copy: Unpacked) -> None:
     path = golden_copy("5.5.0-crashed")
     rows = [row for row in dump_rows(path) if row["type"] == "message"]
     half = rows[len(rows) // 2]
@@ -217,9 +219,9 @@ def test_what_was_read_is_not_read_again_to_find_the_end(tmp_path: Path) -> None
 
 def test_what_lies_behind_the_end_stays_behind_it(golden: Unpacked) -> None:
     store = survey(DirectoryView(golden("5.5.0-stale-tail")))
-    end = flushed_end(store)
-    assert flushed_end(store, end) == end
-    assert flushed_end(store, Position(end.physical_offset, end.physical_offset - 7)) == end
+    end, _ = readable_end(store)
+    assert readable_end(store, end) == (end, 0)
+    assert readable_end(store, Position(end.physical_offset, end.physical_offset - 7)) == (end, 0)
 
 
 def test_a_partition_of_a_batch_has_its_own_range_only(golden: Unpacked, tmp_path: Path) -> None:

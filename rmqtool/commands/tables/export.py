@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from rmqtool.commands.options.spark_tables import FromTimeOption, StorePaths, To
 from rmqtool.commands.options.store import CommitlogOption
 from rmqtool.errors import UsageError
 from rmqtool.pipeline.enums import Form, Profile, TableName
+from rmqtool.report.text import counted
 from rmqtool.report.writers import json_text
 
 
@@ -183,9 +185,24 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
         now_ms = time.time_ns() // 1_000_000
         if request.break_lease is not None:
             break_lease(files, f"{target}/{LEASES}", request.break_lease)
-        return IncrementalExport(
+        growing = IncrementalExport(
             target, request.form, table, request.options, request.partition_by, stores, now_ms, files, accepts_loss
-        ).run(session)
+        )
+        added = growing.run(session)
+    left = {label: count for label, count in growing.unflushed.items() if count}
+    unflushed_bytes = sum(left.values())
+    if left:
+        messages_of(context).warn(_unflushed_text(left))
+    return {**added, "unflushed_bytes": unflushed_bytes}
+
+
+def _unflushed_text(left: Mapping[str, int]) -> str:
+    size, more = counted(sum(left.values()), "byte"), len(left) - 1
+    where = next(iter(left)) + (f" and {counted(more, 'other store')}" if more else "")
+    return (
+        f"{where}: {size} at the end of the log were not exported, because a broker may use the store and has not "
+        "flushed them; the next run adds them"
+    )
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -23,8 +24,9 @@ from rmqtool.scan.split import Split, whole_file
 from rmqtool.scan.walk import FRAME_SIZE
 from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.probe_lock import lock_report
 from rmqtool.store.source import ByteSource, read_range
-from rmqtool.store.view import StoreView
+from rmqtool.store.view import DirectoryView, StoreView
 
 BEFORE_SIZE: Final = 64
 """Bytes before a position that tell it; of a record these are its properties, which hold its unique key."""
@@ -95,8 +97,42 @@ def what_is_lost(store: Store, position: Position) -> str | None:
     return None
 
 
+def readable_end(store: Store, known: Position | None = None) -> tuple[Position, int]:
+    """After the last record that stays, and the bytes of the records after it, which are not flushed for certain.
+
+    Args:
+        known: a position of this log that was read before.
+
+    Raises:
+        UnreadableError: a file of the log may not be read.
+    """
+    if not _may_be_written(store):
+        end = _log_end(store, known)
+        if not _may_be_written(store):  # asked again: a broker may have started meanwhile
+            return end, 0
+    flushed = flushed_end(store, known)
+    written = _log_end(store, flushed, is_written=True)
+    read = max(flushed.physical_offset, 0 if known is None else known.physical_offset)
+    return flushed, max(0, written.physical_offset - read)
+
+
+def _may_be_written(store: Store) -> bool:
+    """Whether a broker may write into a store now, so that not all of its log is flushed.
+
+    A broker that was killed leaves `abort`, too: on this machine one can see whether the store is used. Elsewhere
+    nobody can, and `abort` has to do.
+    """
+    view = store.view
+    if not isinstance(view, DirectoryView):
+        return store.has_abort
+    directories = [view.root / named for named in store.settings.commitlog_directories]
+    return view.stat("abort") is not None and lock_report(view.root, directories).may_be_in_use
+
+
 def flushed_end(store: Store, known: Position | None = None) -> Position:
-    """After the last record that is flushed for certain; it is where a record ends or a file begins.
+    """After the last record of a log, into which a broker writes, that is flushed for certain.
+
+    It is where a record ends or a file begins.
 
     Args:
         known: a position of this log that is flushed; what lies before it is not read again.
@@ -104,25 +140,37 @@ def flushed_end(store: Store, known: Position | None = None) -> Position:
     Raises:
         UnreadableError: a file of the log may not be read.
     """
+    limit_ms = _flushed_ms(store)
+    if limit_ms or not store.commitlog:
+        return _log_end(store, known, limit_ms, is_written=True)
+    newest, _ = newest_with_data(store.view, store.commitlog)
+    return Position(store.commitlog[newest].start)
+
+
+def _log_end(
+    store: Store, known: Position | None, limit_ms: int | None = None, *, is_written: bool = False
+) -> Position:
+    """After the last record of a log, or before the first one that is newer than a limit; see `flushed_end`."""
     segments = store.commitlog
     if not segments:
         return Position(0)
     newest, record_crc = newest_with_data(store.view, segments)
-    limit_ms = _flushed_ms(store) if store.has_abort else None
-    if store.has_abort and not limit_ms:
-        return Position(segments[newest].start)
+    options = ScanOptions(record_crc=record_crc, block_size=BLOCK_SIZE)
+    look = partial(_end_in, store, options, JAVA_LONG_MAX if limit_ms is None else limit_ms, is_written=is_written)
     last = None if known is None else known.last_record
     for segment in reversed(segments[: newest + 1]):
         end = None
         if last is not None and segment.start < last < segment.end:
-            end = _end_in(store, segment, last - segment.start, limit_ms, record_crc)
-        end = end or _end_in(store, segment, 0, limit_ms, record_crc)
+            end = look(segment, last - segment.start)
+        end = end or look(segment, 0)
         if end is not None:
             return end
     return Position(segments[0].start)
 
 
-def _end_in(store: Store, segment: Segment, start: int, limit_ms: int | None, record_crc: bool) -> Position | None:
+def _end_in(
+    store: Store, options: ScanOptions, limit_ms: int, segment: Segment, start: int, *, is_written: bool
+) -> Position | None:
     """After the last good row before the first message that is too new.
 
     Args:
@@ -133,7 +181,6 @@ def _end_in(store: Store, segment: Segment, start: int, limit_ms: int | None, re
     """
     with closing(store.view.open(segment.path)) as source:
         data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
-        options = ScanOptions(record_crc=record_crc, block_size=BLOCK_SIZE)
         split = Split(source, start, source.size, segment.start)
         end: Position | None = None
         for batch in walk_split(split, reader_for(data_bytes)(), options).batches():
@@ -141,15 +188,15 @@ def _end_in(store: Store, segment: Segment, start: int, limit_ms: int | None, re
             good = rows["verdict"] == Verdict.GOOD
             if end is None and start and not good[0]:
                 return None
-            limit = JAVA_LONG_MAX if limit_ms is None else limit_ms
-            newer = np.flatnonzero((rows["topic_length"] > 0) & (rows["store_timestamp_ms"] > limit))
+            newer = np.flatnonzero((rows["topic_length"] > 0) & (rows["store_timestamp_ms"] > limit_ms))
             places = np.flatnonzero(good[: int(newer[0]) if newer.size else None])
             if places.size:
                 row = rows[places[-1]]
                 begin = int(row["physical_offset"])
                 end = Position(begin + int(row["size"]), begin)
-            is_written = end is not None and store.has_abort
-            if newer.size or (is_written and end is not None and _ends_at(source, end.physical_offset - segment.start)):
+            if newer.size:
+                break
+            if is_written and end is not None and _ends_at(source, end.physical_offset - segment.start):
                 break
     return end
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import rmqtool
-from rmqtool.engine.segments.log_position import Position, flushed_end, mark_of, what_is_lost
+from rmqtool.engine.segments.log_position import Position, mark_of, readable_end, what_is_lost
 from rmqtool.errors import RefusedError, UsageError, WriteError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.frames import table_frame
@@ -103,6 +103,8 @@ class IncrementalExport:
     files: TargetFiles
     accepts_loss: bool = False
     added: dict[str, int] = field(default_factory=lambda: {"rows": 0, "files": 0, "bytes": 0, "batches": 0})
+    unflushed: dict[str, int] = field(default_factory=dict)
+    """Bytes at the end of each store's log that were left out, since a broker may not have flushed them."""
 
     def run(self, session: SparkSession) -> dict[str, int]:
         """Add what is new; how many rows and batches, and of a table of files how many files and bytes.
@@ -218,7 +220,7 @@ class IncrementalExport:
                 known = None
             begin = known or begin
         low = begin.physical_offset
-        end = flushed_end(store, known)
+        end, self.unflushed[label] = readable_end(store, known)
         if end.physical_offset <= low:
             return label, low, begin, False
         starts = [segment.start for segment in store.commitlog if low + BATCH_BYTES < segment.start]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 from pathlib import Path
@@ -279,3 +280,34 @@ def test_a_target_of_an_earlier_release_keeps_its_layout(run: Any, golden_copy: 
     assert {folder.name.partition("=")[0] for folder in (target / "messages").iterdir()} == {"topic"}
     ran = run(*command, "--partition-by", "day")
     assert (ran.code, "partition_by" in ran.err) == (5, True)
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """A store whose broker was killed before anything was flushed: 30 messages, `abort`, and no store time."""
+    path = tmp_path / "crashed"
+    words = ("--create", "--topic", "A", "--count", "30", "--body", "x", "--end", "crash", "--at", "committed")
+    assert rmqtool("append", path, *words).code == 0
+    return path
+
+
+def test_the_log_of_a_dead_broker_is_exported_to_its_end(run: Any, crashed: Path, tmp_path: Path) -> None:
+    """Once none of the 30 messages was, and nothing said so."""
+    assert (crashed / "abort").exists()
+    ran = run("export", crashed, "--to", tmp_path / "out", "--incremental")
+    summary = json.loads(ran.out)
+    assert (ran.code, ran.err, summary["rows"], summary["unflushed_bytes"]) == (0, "", 30, 0)
+    assert offsets_in(tmp_path / "out" / "messages") == [row["physical_offset"] for row in dump_rows(crashed)]
+
+
+def test_what_a_running_broker_has_not_flushed_is_told_and_comes_later(run: Any, crashed: Path, tmp_path: Path) -> None:
+    command = ("export", crashed, "--to", tmp_path / "out", "--incremental")
+    size = sum(row["size"] for row in dump_rows(crashed))
+    with (crashed / "lock").open("r+b") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        ran = run(*command)
+        summary = json.loads(ran.out)
+        assert schema_errors(summary, json.loads(schema_text("export") or "")) == []
+        assert (ran.code, summary["rows"], summary["unflushed_bytes"]) == (0, 0, size)
+        assert f"{crashed}: {size} bytes at the end of the log were not exported" in ran.err.replace(",", "")
+    assert json.loads(run(*command).out)["rows"] == 30
