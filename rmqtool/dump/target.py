@@ -192,7 +192,7 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
         raise _unsupported(str(place), FileKind.DLEDGER)
     if kind in LISTINGS:
         entries = tuple(segment.entry for segment in store.commitlog)
-        return Target(kind, store.view, entries, problems=store.problems, unread=store.problems, store=store)
+        return Target(kind, store.view, entries, problems=store.unread_places, unread=store.unread_places, store=store)
     # What compactions keep are copies of messages: only who names their directory is shown them.
     entries = tuple(
         entry
@@ -205,13 +205,15 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
     if not entries:
         _explain_absence(str(place), kind, set(store.files))
     slots = store.index_slot_count if kind is DumpKind.INDEX else None
-    unread = tuple(problem for problem in store.problems if _concerns(problem, kind, store))
-    return Target(kind, store.view, entries, store.commitlog_file_size, slots, store.problems, unread, store)
+    unread = tuple(problem for problem in store.unread_places if _concerns(problem, kind, store))
+    return Target(kind, store.view, entries, store.commitlog_file_size, slots, store.unread_places, unread, store)
 
 
 def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
     """Whether a place that could not be looked at is one where a broker keeps files of a kind."""
     place = problem.partition(": ")[0]
+    if KINDS.get(kind_of(place)) is kind:
+        return True
     if kind is DumpKind.COMMITLOG and place in store.settings.commitlog_directories:
         return True
     top = place.partition("/")[0]

@@ -197,6 +197,7 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
     Raises:
         LoadFailure: the broker does not start.
     """
+    demand_openable_files(store, rules, configs)
     for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer and store.settings.runs_timer else ():
         if entry.path == "timerwheel" and entry.size not in (0, WHEEL_SIZE):
             raise LoadFailure(_mismatch(entry, WHEEL_SIZE))
@@ -222,16 +223,52 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
             raise LoadFailure(f"{entry.path}: the topic's log has no file of this name")
 
 
+def demand_openable_files(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
+    """What a broker does with a FIFO, a directory and the like where it opens a file.
+
+    A dangling link is nothing to it. It fails at what it maps or writes into, and waits without end for a FIFO that it
+    only reads.
+
+    Raises:
+        LoadFailure: the broker does not start.
+    """
+    nodes = {node.path: node for node in store.nodes if node.kind is not EntryKind.DANGLING}
+    runs_timer = rules.timer and store.settings.runs_timer
+    opened = {"lock", "checkpoint"}
+    if rules.abort_holds_process_id:
+        opened.add("abort")
+    if runs_timer:
+        opened |= {"timerwheel", "config/timercheck"}
+    read = set()
+    if rules.compaction:
+        read.add("compaction/position-checkpoint")
+    if rules.rocksdb_side_store:
+        read.add("rocksdbstore/CURRENT")
+    for path, config in _loaded_configs(store, rules, configs).items():
+        is_copy_read = config.read_path != path or config.state is not ConfigState.READ
+        read |= {path, f"{path}.bak"} if is_copy_read else {path}
+    for path in sorted(nodes.keys() & (opened | read)):
+        is_fifo = nodes[path].kind is EntryKind.FIFO
+        if is_fifo and (path in read or path == "abort"):
+            raise LoadFailure(f"{nodes[path].not_a_file}: a broker that opens it waits without end")
+        if path in opened:
+            raise LoadFailure(f"{nodes[path].not_a_file}: a broker cannot open it")
+
+
 def blocking_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) -> dict[str, ConfigFile]:
     """The configuration files with which a broker does not start: it needs the copy, and that is not JSON."""
-    of_timer = (TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
-    own = (ORDERED_CONSUMPTION, QUEUE_MAPPING) if rules.pop else ()
-    read = configs.of(*STORED, DELAY_OFFSETS, CONSUMER_FILTERS, *own, *of_timer)
     return {
         path: config
-        for path, config in read.items()
+        for path, config in _loaded_configs(store, rules, configs).items()
         if config.state not in _READABLE and config.is_backup_broken and not config.is_database
     }
+
+
+def _loaded_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) -> dict[str, ConfigFile]:
+    """The configuration files that a broker reads before it starts."""
+    of_timer = (TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
+    own = (ORDERED_CONSUMPTION, QUEUE_MAPPING) if rules.pop else ()
+    return configs.of(*STORED, DELAY_OFFSETS, CONSUMER_FILTERS, *own, *of_timer)
 
 
 def do_topics_prevent_start(store: Store, rules: BrokerRules) -> bool:

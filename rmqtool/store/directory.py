@@ -19,6 +19,7 @@ from rmqtool.store.file_kinds import (
     FileKind,
     is_broker_directory,
     is_java_long,
+    kind_of,
     kinds_of,
     stray_kind_of,
 )
@@ -46,6 +47,15 @@ EVIDENCE: Final = frozenset(
     }
 )  # fmt: skip
 """Kinds of which one file makes a directory a store; `lock` and `config/` are too common to tell anything."""
+_NOT_THERE: Final = (EntryKind.DANGLING, EntryKind.LOOP, EntryKind.BROKEN)
+"""What Java's `File#exists` says is not there."""
+_STRAY_KINDS: Final = (FileKind.STRAY_COMMITLOG, FileKind.STRAY_QUEUE, FileKind.STRAY_INDEX)
+_STREAM_KINDS: Final = frozenset(
+    {
+        FileKind.COMMITLOG, FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE,
+        FileKind.INDEX,
+    }
+)  # fmt: skip
 STORE_DIRECTORIES: Final = frozenset({"commitlog", "consumequeue"})
 
 
@@ -122,6 +132,7 @@ class Store:
     Attributes:
         unknown_directories: those of `directories` in which no broker looks, and nobody here.
         problems: the places that could not be looked at, as sentences.
+        nodes: FIFOs, directories and the like where a broker opens a file; they are among the problems.
         known: an earlier look at it; what is the same is held once.
     """
 
@@ -131,6 +142,7 @@ class Store:
     directories: tuple[str, ...]
     unknown_directories: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=())
+    nodes: tuple[Entry, ...] = ()
     known: Store | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -311,9 +323,19 @@ class Store:
                 return False
         return True
 
+    @cached_property
+    def unread_places(self) -> tuple[str, ...]:
+        """The problems, and what has the name of a file of log, queues or index and is none, as sentences."""
+        strays = (self.files.get(kind, ()) for kind in _STRAY_KINDS)
+        nodes = [entry for entries in strays for entry in entries if not entry.is_file]
+        nodes += [Entry(path, EntryKind.DIRECTORY) for path in self.directories]
+        return (*self.problems, *(node.not_a_file or "" for node in nodes if kind_of(node.path) in _STREAM_KINDS))
+
     @property
     def has_abort(self) -> bool:
-        return bool(self.files.get(FileKind.ABORT))
+        """Whether a broker takes the last stop for a crash: whatever `abort` is, if it is there."""
+        is_node = any(node.path == "abort" and node.kind not in _NOT_THERE for node in self.nodes)
+        return is_node or bool(self.files.get(FileKind.ABORT))
 
     @cached_property
     def owner_ids(self) -> frozenset[int]:
@@ -364,7 +386,7 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
         for path in sorted({*walked.unknown_directories})
         if not any(f"{directory}/".startswith(f"{normpath(path)}/") for directory in settings.log_directories)
     )
-    return Store(view, settings, files, tuple(walked.directories), unknown, tuple(problems), known)
+    return Store(view, settings, files, tuple(walked.directories), unknown, tuple(problems), tuple(walked.nodes), known)
 
 
 def with_settings(settings: Settings, **changes: object) -> Settings:

@@ -117,6 +117,19 @@ _STRAYS: Final = {
     FileKind.INDEX: FileKind.STRAY_INDEX,
 }
 
+_SINGLE: Final = frozenset(
+    {
+        FileKind.ABORT, FileKind.ABORT_BACKUP, FileKind.CHECKPOINT, FileKind.LOCK, FileKind.CONFIG,
+        FileKind.TIMER_CHECK,
+        FileKind.TIMER_WHEEL, FileKind.TIMER_LOG, FileKind.COMPACTION_CHECKPOINT, FileKind.COMPACTION_LOG,
+        FileKind.COMPACTION_QUEUE, FileKind.CONTROLLER,
+    }
+)  # fmt: skip
+_IN_ROCKSDB: Final = frozenset(
+    {FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.ROCKSDB, FileKind.CONFIG_ROCKSDB, FileKind.POP_ROCKSDB}
+)
+_ROCKS_FILE: Final = re.compile(rf"({_ROCKS})\Z", re.ASCII)
+
 _PLACES: Final = re.compile(
     rf"(commitlog[^/]*|index|config(/{_CONFIG_DATABASES})?|timerlog|tiered_index_file"
     r"|(rocksdbstore|kvStore|consumequeue_rocksdb)(/(archive|lost))?"
@@ -144,6 +157,12 @@ def stray_kind_of(path: str) -> FileKind:
     """The kind of something that has the path of a broker's file but is none: a FIFO, device or broken link."""
     kind = kind_of(path)
     return _STRAYS.get(kind, kind if kind in _STRAYS.values() else FileKind.UNKNOWN)
+
+
+def is_single_file(path: str) -> bool:
+    """Whether a broker opens a file of this path for itself, and not as one of those that it finds in a directory."""
+    kind, name = kind_of(path), path.rpartition("/")[2]
+    return kind in _SINGLE or (kind in _IN_ROCKSDB and _ROCKS_FILE.match(name) is not None)
 
 
 def is_broker_directory(path: str) -> bool:

@@ -15,6 +15,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.store.file_kinds import (
     is_broker_directory,
     is_file_of_tool,
+    is_single_file,
     is_tiered_directory,
     is_topic_directory,
     is_topic_name,
@@ -33,6 +34,8 @@ class ListedFile:
     directories: list[str] = field(default_factory=list)
     unknown_directories: list[str] = field(default_factory=list)
     """Those of `directories` that are not entered, because no broker has a directory there."""
+    nodes: list[Entry] = field(default_factory=list)
+    """FIFOs, directories and the like where a broker opens a file; they are among the others, too."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -66,7 +69,9 @@ def list_files(view: StoreView, known: Iterable[Entry] = ()) -> ListedFile:
         if earlier:
             listed = [before if (before := earlier.get(entry.path)) == entry else entry for entry in listed]
         _sort_in(listed, listing, pending)
-    listing.entries.sort(key=attrgetter("path"))
+    for entries in (listing.entries, listing.nodes):
+        entries.sort(key=attrgetter("path"))
+    listing.problems += [entry.not_a_file or "" for entry in listing.nodes]
     for paths in (listing.directories, listing.unknown_directories):
         paths.sort()
     return listing
@@ -74,6 +79,8 @@ def list_files(view: StoreView, known: Iterable[Entry] = ()) -> ListedFile:
 
 def _sort_in(listed: list[Entry], listing: ListedFile, pending: list[Entry]) -> None:
     for entry in listed:
+        if not entry.is_file and is_single_file(entry.path):
+            listing.nodes.append(entry)
         if entry.kind is EntryKind.DIRECTORY:
             listing.directories.append(entry.path)
             pending.append(entry)

@@ -5,6 +5,7 @@ The directory on disk is one implementation; an overlay of planned changes and a
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from enum import Enum
 from operator import attrgetter
 from pathlib import Path
 from sys import intern
-from typing import Protocol
+from typing import Final, Protocol
 
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.store.source import ByteSource, FileSource, reason
@@ -23,10 +24,17 @@ class EntryKind(Enum):
 
     FILE = "file"
     DIRECTORY = "directory"
-    SPECIAL = "special"
-    """A FIFO, socket or device: never opened."""
-    BROKEN = "broken"
-    """A link to nothing, in a circle, or something that may not be looked at."""
+    FIFO = "FIFO"
+    """Never opened, as sockets and devices are not: who opens one waits for its writer, or lets that continue."""
+    SOCKET = "socket"
+    DEVICE = "device"
+    SPECIAL = "special file"
+    """What a remote file system has and does not name."""
+    DANGLING = "dangling link"
+    """A link to nothing, which brokers take for nothing."""
+    LOOP = "looping link"
+    BROKEN = "broken link"
+    """Something that may not be looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,11 @@ class Entry:
     @property
     def is_directory(self) -> bool:
         return self.kind is EntryKind.DIRECTORY
+
+    @property
+    def not_a_file(self) -> str | None:
+        """That there is something else where a file belongs, as a sentence; None of a file."""
+        return None if self.is_file else f"{self.path}: a {self.kind.value}, not a regular file"
 
 
 class StoreView(Protocol):
@@ -154,13 +167,15 @@ def open_directory(path: Path) -> DirectoryView:
 def _entry(path: str, place: os.DirEntry[str] | str, *, is_link: bool) -> Entry:
     try:
         file_status = os.stat(place)  # noqa: PTH116 - see `_place`
-    except OSError:
-        return Entry(path, EntryKind.BROKEN, is_link=is_link)
-    if stat.S_ISREG(file_status.st_mode):
-        kind = EntryKind.FILE
-    elif stat.S_ISDIR(file_status.st_mode):
-        kind = EntryKind.DIRECTORY
-    else:
-        kind = EntryKind.SPECIAL
+    except OSError as error:
+        return Entry(path, _FAILED.get(error.errno or 0, EntryKind.BROKEN), is_link=is_link)
+    kind = _KINDS.get(stat.S_IFMT(file_status.st_mode), EntryKind.SPECIAL)
     size = file_status.st_size if kind is EntryKind.FILE else 0
     return Entry(path, kind, size, file_status.st_mtime_ns, file_status.st_blocks * 512, is_link, file_status.st_uid)
+
+
+_KINDS: Final = {
+    stat.S_IFREG: EntryKind.FILE, stat.S_IFDIR: EntryKind.DIRECTORY, stat.S_IFIFO: EntryKind.FIFO,
+    stat.S_IFSOCK: EntryKind.SOCKET, stat.S_IFCHR: EntryKind.DEVICE, stat.S_IFBLK: EntryKind.DEVICE,
+}  # fmt: skip
+_FAILED: Final = {errno.ENOENT: EntryKind.DANGLING, errno.ENOTDIR: EntryKind.DANGLING, errno.ELOOP: EntryKind.LOOP}

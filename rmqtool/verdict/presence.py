@@ -12,7 +12,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import dledger_logs
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import DirectoryView
-from rmqtool.verdict.verdict import MissingLog
+from rmqtool.verdict.verdict import NAMED_MAX, MissingLog
 
 DENIED: Final = "permission denied"
 _LOG: Final = "commitlog"
@@ -70,7 +70,9 @@ def denied_files(store: Store) -> tuple[str, ...]:
 
 
 def reader_command(store: Store, command: str) -> str:
-    """How to read what this user may not, as a sentence."""
+    """How to read what this user may not, or what to do where something else than a file is, as a sentence."""
+    if store.nodes and not denied_files(store):
+        return f"Move {', '.join(node.path for node in store.nodes[:NAMED_MAX])} out of the store"
     owners = sorted(store.owner_ids)
     if not isinstance(store.view, DirectoryView) or not owners:
         return ""

@@ -100,10 +100,17 @@ def test_special_files_with_a_brokers_name_are_strays_and_do_not_hang(root: Path
         (tmp_path / "s").rename(root / "checkpoint")
         store = surveyed(root)
     assert [segment.path for segment in store.commitlog] == [f"commitlog/{FIRST}"]
-    assert [entry.kind for entry in store.files[FileKind.STRAY_COMMITLOG]] == [EntryKind.SPECIAL]
-    assert [entry.kind for entry in store.files[FileKind.STRAY_QUEUE]] == [EntryKind.BROKEN]
-    assert [entry.kind for entry in store.files[FileKind.STRAY_INDEX]] == [EntryKind.BROKEN]
+    assert [entry.kind for entry in store.files[FileKind.STRAY_COMMITLOG]] == [EntryKind.FIFO]
+    assert [entry.kind for entry in store.files[FileKind.STRAY_QUEUE]] == [EntryKind.DANGLING]
+    assert [entry.kind for entry in store.files[FileKind.STRAY_INDEX]] == [EntryKind.LOOP]
     assert [entry.path for entry in store.files[FileKind.UNKNOWN]] == ["checkpoint"]
+    assert [entry.path for entry in store.nodes] == ["checkpoint"]
+    assert store.problems == ("checkpoint: a socket, not a regular file",)
+    assert set(store.unread_places[1:]) == {
+        f"commitlog/{segment_name(100)}: a FIFO, not a regular file",
+        f"consumequeue/T/0/{segment_name(40)}: a dangling link, not a regular file",
+        "index/20240102030405678: a looping link, not a regular file",
+    }
 
 
 def test_a_circle_of_links_ends(root: Path) -> None:
@@ -241,7 +248,7 @@ def test_a_view_tells_absent_from_unreadable(tmp_path: Path) -> None:
     assert view.list("nothing") == []
     broken = view.stat("loop")
     assert broken is not None
-    assert broken.kind is EntryKind.BROKEN
+    assert broken.kind is EntryKind.LOOP
     for path in ("loop/x", "n" * 300):
         with pytest.raises(UnreadableError):
             view.stat(path)

@@ -14,6 +14,7 @@ from rmqtool.store.file_kinds import (
     is_broker_directory,
     is_java_long,
     is_segment_name,
+    is_single_file,
     is_tiered_directory,
     kind_of,
     name_hash,
@@ -141,3 +142,30 @@ def test_the_directory_of_a_tiered_store_has_the_hash_of_its_cluster() -> None:
     assert is_tiered_directory(f"{digest}_DefaultCluster")
     assert not is_tiered_directory(f"{digest}_OtherCluster")
     assert not is_tiered_directory("DefaultCluster")
+
+
+@pytest.mark.parametrize(
+    ("path", "is_single"),
+    [
+        ("abort", True),
+        ("abort.bak", True),
+        ("lock", True),
+        ("checkpoint", True),
+        ("config/topics.json.tmp", True),
+        ("config/transactionMetrics", True),
+        ("rocksdbstore/CURRENT", True),
+        ("consumequeue/000012.sst", True),
+        ("compaction/position-checkpoint", True),
+        (f"timerlog/{ZERO}", True),
+        ("rocksdbstore/archive", False),
+        ("rocksdbstore/mine", False),
+        ("config/topics", False),
+        ("config", False),
+        (f"commitlog/{ZERO}", False),
+        (f"consumequeue/topic/0/{ZERO}", False),
+        ("transaction/statetable", False),
+        ("mine", False),
+    ],
+)
+def test_what_a_broker_opens_for_itself(path: str, is_single: bool) -> None:
+    assert is_single_file(path) is is_single

@@ -297,7 +297,7 @@ def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None
         return
     if (missing := missing_log(store)) is not None:
         messages.warn(f"LOG MISSING: {missing.text}")
-    for problem in store.problems:
+    for problem in store.unread_places:
         messages.error(problem)
     unread = [files for files in unread_files(store) if files.kind in HOLDS_MESSAGES]
     for files in unread:
@@ -308,7 +308,7 @@ def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None
 def _exit_code(store: Store, answer: dict[str, Any]) -> ExitCode:
     """That a message is not there is claimed only where all was looked at that could hold it."""
     if answer["status"] != FOUND:
-        return ExitCode.FAILED if store.problems or answer["not_looked_at"] else ExitCode.NOT_FOUND
+        return ExitCode.FAILED if store.unread_places or answer["not_looked_at"] else ExitCode.NOT_FOUND
     is_damaged = any(row.get("finding") is not None for row in answer["messages"])
     return ExitCode.FINDINGS if is_damaged else ExitCode.OK
 

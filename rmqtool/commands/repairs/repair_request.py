@@ -48,7 +48,7 @@ class RepairRequest:
             demand_directory("--undo-dir", self.undo_dir)
 
     def demand_own_log(self, opened: OpenedStore) -> None:
-        """Refuse a store whose log is another store's, or of which a directory is not there.
+        """Refuse a store whose log is another store's, of which a directory is not there, or with a FIFO for a file.
 
         Raises:
             RefusedError: the log is not to be changed, or for a copy of it, somebody uses it.
@@ -58,6 +58,8 @@ class RepairRequest:
             opened.foreign.demand_usable(self.store, self.command, is_copied=self.copy is not None)
         if opened.store.commitlog and opened.store.problems and (missing := missing_log(opened.store)) is not None:
             raise UnreadableError(f"{self.store}: {missing.text}")
+        for node in opened.store.nodes:
+            raise UnreadableError(f"{node.not_a_file}: move it out of the store, and run this again")
 
     @property
     def looks_at_files_for_queues(self) -> bool:

@@ -20,7 +20,7 @@ from rmqtool.engine.reading.log_end import find_log_end
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.errors import RefusedError, UnsupportedError, WriteError
+from rmqtool.errors import RefusedError, UnreadableError, UnsupportedError, WriteError
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.formats.consumequeue import UNIT_SIZE
@@ -103,11 +103,14 @@ def existing_store(
 
     Raises:
         RefusedError: a broker uses it, its last stop was not clean, or its end is not where queues and log agree.
+        UnreadableError: something else is where a broker opens a file.
         UnsupportedError: it keeps its queues or its log in a form that is not written.
     """
     with ExitStack() as stack:
         stack.enter_context(StoreLock(root))
         store = look()
+        for node in store.nodes:
+            raise UnreadableError(f"{node.not_a_file}: move it out of the store, and run this again")
         _require_supported(store)
         _require_long_names(store)
         _require_own_files(root, store)

@@ -121,9 +121,10 @@ class MessagesTable:
 
     def unread(self, store: Store) -> list[str]:
         directories = store.settings.commitlog_directories or ("commitlog",)
-        if store.is_log_listed:
-            return []
-        return _problems_in(store, directories) or [f"{directories[0]}: the directory of the log cannot be listed"]
+        problems = _problems_in(store, directories)
+        if store.is_log_listed or problems:
+            return problems
+        return [f"{directories[0]}: the directory of the log cannot be listed"]
 
     def read(self, part: Any) -> Iterator[pa.RecordBatch]:
         search, schema = self.options.search, with_judgement(self.schema)
@@ -203,7 +204,7 @@ class FindingsTable:
 
 def _problems_in(store: Store, directories: Sequence[str]) -> list[str]:
     """What could not be looked at in some of a store's directories."""
-    return [problem for problem in store.problems if problem.partition(": ")[0].startswith(tuple(directories))]
+    return [problem for problem in store.unread_places if problem.partition(": ")[0].startswith(tuple(directories))]
 
 
 def table_of(options: SourceOptions) -> Table:
