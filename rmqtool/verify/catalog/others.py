@@ -330,7 +330,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "store.unreadable",
         "A directory or file could not be read, or a FIFO, socket, device, directory or link is where a file belongs; "
         "it was not checked.",
-        "a broker of the same user also fails to read it, or waits for a FIFO; `rmqtool forecast` says whether it starts",
+        "a broker of the same user fails to read it, or waits for a FIFO; `rmqtool forecast` says whether it starts",
         "correct the permissions or links, or move what is no file out of the store",
     ),
 )
