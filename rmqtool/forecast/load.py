@@ -26,6 +26,7 @@ from rmqtool.store.config.config_json import (
     STORED,
     TIMER_METRICS,
     TOPICS,
+    TRANSACTION_METRICS,
     ConfigFile,
     ConfigState,
     are_topics_lost,
@@ -198,7 +199,7 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
         LoadFailure: the broker does not start.
     """
     demand_openable_files(store, rules, configs)
-    for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer and store.settings.runs_timer else ():
+    for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if _runs_timer(store, rules) else ():
         if entry.path == "timerwheel" and entry.size not in (0, WHEEL_SIZE):
             raise LoadFailure(_mismatch(entry, WHEEL_SIZE))
     timer_log = store.files.get(FileKind.TIMER_LOG, ()) if rules.timer else ()
@@ -224,35 +225,34 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
 
 
 def demand_openable_files(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
-    """What a broker does with a FIFO, a directory and the like where it opens a file.
-
-    A dangling link is nothing to it. It fails at what it maps or writes into, and waits without end for a FIFO that it
-    only reads.
+    """What a broker does with a FIFO, a directory and the like where it opens a file (`tests/broker/test_nodes.py`).
 
     Raises:
         LoadFailure: the broker does not start.
     """
     nodes = {node.path: node for node in store.nodes if node.kind is not EntryKind.DANGLING}
-    runs_timer = rules.timer and store.settings.runs_timer
-    opened = {"lock", "checkpoint"}
-    if rules.abort_holds_process_id:
-        opened.add("abort")
-    if runs_timer:
-        opened |= {"timerwheel", "config/timercheck"}
-    read = set()
-    if rules.compaction:
-        read.add("compaction/position-checkpoint")
+    if not nodes:
+        return
+    mapped = {"lock", "checkpoint", *(("timerwheel", "config/timercheck") if _runs_timer(store, rules) else ())}
+    written = {"abort", "abort.bak"} if rules.abort_holds_process_id else set()
+    read = {"compaction/position-checkpoint"} if rules.compaction else set()
     if rules.rocksdb_side_store:
         read.add("rocksdbstore/CURRENT")
+    copies = set()
     for path, config in _loaded_configs(store, rules, configs).items():
-        is_copy_read = config.read_path != path or config.state is not ConfigState.READ
-        read |= {path, f"{path}.bak"} if is_copy_read else {path}
-    for path in sorted(nodes.keys() & (opened | read)):
-        is_fifo = nodes[path].kind is EntryKind.FIFO
-        if is_fifo and (path in read or path == "abort"):
-            raise LoadFailure(f"{nodes[path].not_a_file}: a broker that opens it waits without end")
-        if path in opened:
-            raise LoadFailure(f"{nodes[path].not_a_file}: a broker cannot open it")
+        if not config.is_database:
+            read.add(path)
+            copies |= {f"{path}.bak"} if config.state is not ConfigState.READ else set()
+    if rules.loads_transaction_metrics:  # and starts without them
+        is_read = configs.of(TRANSACTION_METRICS)[TRANSACTION_METRICS].state is ConfigState.READ
+        read |= {TRANSACTION_METRICS} if is_read else {TRANSACTION_METRICS, f"{TRANSACTION_METRICS}.bak"}
+    for path, node in sorted(nodes.items()):
+        if node.kind is EntryKind.FIFO and path in written | read | copies:
+            raise LoadFailure(f"{node.not_a_file}: a broker that opens it waits without end")
+        writes_in_vain = path in written and node.kind is not EntryKind.DEVICE
+        reads_in_vain = path in copies and node.kind in (EntryKind.DIRECTORY, EntryKind.SOCKET)
+        if path in mapped or writes_in_vain or reads_in_vain:
+            raise LoadFailure(f"{node.not_a_file}: a broker cannot open it")
 
 
 def blocking_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) -> dict[str, ConfigFile]:
@@ -266,9 +266,13 @@ def blocking_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) ->
 
 def _loaded_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) -> dict[str, ConfigFile]:
     """The configuration files that a broker reads before it starts."""
-    of_timer = (TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
+    of_timer = (TIMER_METRICS,) if _runs_timer(store, rules) else ()
     own = (ORDERED_CONSUMPTION, QUEUE_MAPPING) if rules.pop else ()
     return configs.of(*STORED, DELAY_OFFSETS, CONSUMER_FILTERS, *own, *of_timer)
+
+
+def _runs_timer(store: Store, rules: BrokerRules) -> bool:
+    return rules.timer and store.settings.runs_timer
 
 
 def do_topics_prevent_start(store: Store, rules: BrokerRules) -> bool:

@@ -169,6 +169,8 @@ class BrokerRules:
     checkpoint_after_queue_flush: bool = False
     """The queues' time (and offset) are published only once the queues are on the disk."""
     abort_holds_process_id: bool = False
+    loads_transaction_metrics: bool = False
+    """`config/transactionMetrics` is read before the start; what cannot be read is left out."""
 
     # Recovery
     normal_start: NormalStart = NormalStart.THIRD_FROM_END

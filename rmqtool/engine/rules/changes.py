@@ -384,6 +384,7 @@ WITHOUT_REASON: Final = MappingProxyType(
         "index_counts_used_slots": _OWN_FILES,
         "index_flushed_at_stop": _OWN_FILES,
         "abort_holds_process_id": _OWN_FILES,
+        "loads_transaction_metrics": "only a FIFO at that path shows it",
     }
 )
 """Fields of `BrokerRules` that are no reason for a store that is there, and why."""

@@ -104,6 +104,7 @@ _CHANGES: Final = (
     _since("5.1.4", rocksdb_config=True),
     _since(
         "5.2.0",
+        loads_transaction_metrics=True,
         trims_settings=True,
         dledger_skips_headers=True,
         trailing_separator=True,

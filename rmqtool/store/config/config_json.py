@@ -41,6 +41,7 @@ DATABASES: Final = tuple(
 """Where these databases lie; the first one that has the content of a file counts."""
 DELAY_OFFSETS: Final = "config/delayOffset.json"
 TIMER_METRICS: Final = "config/timermetrics"
+TRANSACTION_METRICS: Final = "config/transactionMetrics"
 _WITHOUT_BROKER: Final = {DELAY_OFFSETS, TIMER_METRICS}
 OWN_TOPIC: Final = "SELF_TEST_TOPIC"
 BATCH_QUEUE: Final = "BatchCQ"

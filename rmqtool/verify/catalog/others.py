@@ -331,6 +331,6 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "A directory or file could not be read, or a FIFO, socket, device, directory or link is where a file belongs; "
         "it was not checked.",
         "a broker of the same user fails to read it, or waits for a FIFO; `rmqtool forecast` says whether it starts",
-        "correct the permissions or links, or move what is no file out of the store",
+        "correct the permissions or links, or move what is not a file out of the store",
     ),
 )
