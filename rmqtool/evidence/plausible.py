@@ -77,7 +77,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
         "message_count": ((-(1 << 25), (1 << 25) - 1),), "magic": SMALL,
     },
     timer.UNIT.name: {
-        "size": ((0, 127),), "previous_position": OFFSET, "magic": (*SMALL, (timer.BLANK_MAGIC, timer.BLANK_MAGIC)),
+        "size": SIZE, "previous_position": OFFSET, "magic": (*SMALL, (timer.BLANK_MAGIC, timer.BLANK_MAGIC)),
         "write_timestamp_ms": TIME, "delay_ms": ((-1, (1 << 29) - 1),), "physical_offset": OFFSET, "record_size": SIZE,
         "topic_hash": FREE, "reserved": ZERO,
     },
@@ -95,17 +95,17 @@ def is_plausible(value: int, bound: Bound) -> bool:
 
 
 def masked_units(declared: Format, raw: bytes) -> bytes:
-    """Units of one format, of which those are masked that have a field out of bounds; a part of one at the end is.
+    """Units of one format, of which those are masked that have a field out of bounds.
 
     Args:
-        raw: beginning with a unit.
+        raw: beginning with a unit; of the last one there may be a part, and the rest counts as zeros.
     """
     import numpy as np
 
     assert declared.size is not None
-    whole = len(raw) - len(raw) % declared.size
-    units = np.frombuffer(raw, declared.dtype, whole // declared.size)
-    return _with_mask(raw[:whole], units, ~plausible_units(declared, units)) + raw[whole:].translate(MASK)
+    padded = raw.ljust(len(raw) + -len(raw) % declared.size, b"\0")
+    units = np.frombuffer(padded, declared.dtype)
+    return _with_mask(padded, units, ~plausible_units(declared, units))[: len(raw)]
 
 
 def plausible_units(declared: Format, units: NDArray[Any]) -> NDArray[Any]:

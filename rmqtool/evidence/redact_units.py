@@ -144,7 +144,8 @@ def _redacted_head(source: ByteSource, declared: Format) -> Chunks:
         assert field.position is not None
         assert field.size is not None
         place = slice(field.position, field.position + field.size)
-        if len(raw) >= place.stop and is_plausible(int.from_bytes(raw[place], "big", signed=True), bound):
+        value = raw[place].ljust(field.size, b"\0")  # of a short file, whose mapping a broker extends
+        if is_plausible(int.from_bytes(value, "big", signed=True), bound):
             shown[place] = raw[place]
     yield 0, bytes(shown)
 
