@@ -85,6 +85,8 @@ class BundleNames:
                     places.update(_words(names_in_config(entry.path, read_range(source, 0, source.size))))
         places.update(_topics_of_records(store))
         self._know(name for name, count in places.items() if count >= _PLACES_MIN)
+        for name in places:
+            self.name(name)  # so that sentences of answers have no other ones either
 
     def _know(self, names: Iterable[bytes]) -> None:
         for name in names:

@@ -61,7 +61,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
     },
     consumequeue.BATCH_UNIT.name: {
         "physical_offset": OFFSET, "record_size": SIZE, "tags_code": _TAGS, "store_timestamp_ms": TIME,
-        "base_queue_offset": OFFSET, "batch_size": ((-1, 0x7FFF),), "compacted_offset": SMALL, "reserved": SMALL,
+        "base_queue_offset": OFFSET, "batch_size": SMALL, "compacted_offset": SMALL, "reserved": SMALL,
     },
     index.HEADER.name: {
         "begin_timestamp_ms": TIME, "end_timestamp_ms": TIME, "begin_physical_offset": OFFSET,
@@ -136,6 +136,21 @@ def _have_wide_text(rows: NDArray[Any]) -> NDArray[Any]:
         are_wide[starts // rows.shape[1]] = True
         are_wide[(starts + 7) // rows.shape[1]] = True
     return are_wide
+
+
+def masked_entries(raw: bytes, first_number: int) -> bytes:
+    """Entries of an index file; the one before in a chain has a lower number.
+
+    Args:
+        first_number: of the first one.
+    """
+    import numpy as np
+
+    padded = raw.ljust(len(raw) + -len(raw) % index.ENTRY_SIZE, b"\0")
+    entries = np.frombuffer(padded, index.ENTRY.dtype)
+    good = plausible_units(index.ENTRY, entries)
+    good &= entries["previous_entry"] <= np.arange(first_number, first_number + len(entries))
+    return _with_mask(padded, entries, ~good)[: len(raw)]
 
 
 def masked_slots(raw: bytes, first_slot: int, hashes: NDArray[Any], slot_count: int) -> bytes:

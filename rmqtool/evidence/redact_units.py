@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from rmqtool.evidence.plausible import BOUNDS, MASK, is_plausible, masked_slots, masked_units
+from rmqtool.evidence.plausible import BOUNDS, MASK, is_plausible, masked_entries, masked_slots, masked_units
 from rmqtool.formats import checkpoint, consumequeue, index, timer
 from rmqtool.formats.layout import Format
 from rmqtool.store.file_kinds import FileKind
@@ -98,7 +98,11 @@ def _redacted_index(source: ByteSource, slot_count: int | None, ranges: Iterable
     )
     of_entries = [(max(start, entries_at), end) for start, end in parts if end > entries_at]
     yield from _redacted(
-        source, of_entries, entries_at, index.ENTRY_SIZE, lambda _at, raw: masked_units(index.ENTRY, raw)
+        source,
+        of_entries,
+        entries_at,
+        index.ENTRY_SIZE,
+        lambda at, raw: masked_entries(raw, (at - entries_at) // index.ENTRY_SIZE),
     )
 
 

@@ -13,12 +13,16 @@ _BEYOND: Final = (1 << 63) - 1
 """Stands for all numbers beyond."""
 _DIGITS: Final = re.compile(r"(?<![0-9])(?!0|(?:19|20)[0-9]{15}(?![0-9]))[0-9]{15,}", re.ASCII)
 """Long numbers; those with zeros before them, and times to the millisecond, are names of a broker's files."""
+_QUOTED: Final = re.compile(r"(?<!\w)(['\"]).*\1(?!\w)", re.DOTALL)
+"""What a sentence quotes of a file, up to its last quote: the file's text may have quotes, too."""
 _NO_TEXTS: Final = frozenset({"id", "broker_version", "mode", "upstream"})
+_NO_SENTENCES: Final = frozenset({"command", "repair", "file", "topic"})
+"""Texts that quote nothing of a file."""
 
 
 def with_bounds(value: Any) -> Any:
-    """The same with `_BEYOND` in place of each number that no broker writes, in texts too."""
-    return shown(value, _bounded_text)
+    """The same with `_BEYOND` in place of each number that no broker writes, and with nothing quoted."""
+    return shown(value, lambda text: text)
 
 
 def shown(value: Any, text: Callable[[str], str]) -> Any:
@@ -33,11 +37,13 @@ def shown(value: Any, text: Callable[[str], str]) -> Any:
         return value if abs(value) < _NUMBER_MAX else _BEYOND if value > 0 else -_BEYOND
     if is_dataclass(value) and not isinstance(value, type):
         own = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _NO_TEXTS}
-        return replace(value, **{name: shown(one, text) for name, one in own.items()})
+        texts = {name: text(one) for name, one in own.items() if name in _NO_SENTENCES and isinstance(one, str)}
+        return replace(value, **{name: shown(one, text) for name, one in own.items()} | texts)
     if isinstance(value, dict):
         return {name: shown(one, text) for name, one in value.items()}
     return type(value)(shown(one, text) for one in value) if isinstance(value, list | tuple) else value
 
 
 def _bounded_text(text: str) -> str:
+    text = _QUOTED.sub("'…'", text)
     return _DIGITS.sub(lambda match: match[0] if int(match[0]) < _NUMBER_MAX else str(_BEYOND), text)

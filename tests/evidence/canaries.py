@@ -62,7 +62,7 @@ class Tape:
         windows = np.unique(_windows(raw))
         zeros = windows.view(np.uint8).reshape(-1, WINDOW) == 0
         is_wide = zeros[:, ::2].all(axis=1) | zeros[:, 1::2].all(axis=1)
-        return cls(raw, windows[(zeros.sum(axis=1) < WINDOW // 2) | is_wide])
+        return cls(raw, windows[(zeros.sum(axis=1) < 3) | is_wide])
 
     def found_in(self, content: bytes) -> list[bytes]:
         """What of the tape is in some bytes, and in the long decimal numbers in them."""
