@@ -82,6 +82,6 @@ def test_the_only_log_file_may_be_none(
     (tmp_path / "config").mkdir()
     put_node(tmp_path / "commitlog" / ("0" * 20), node)
     answer = rmqtool("forecast", tmp_path, "--broker-version", version, "--format", "json")
-    forecast = json.loads(answer.out)
+    [forecast] = json.loads(answer.out)["forecasts"]
     assert answer.code == 3
     assert forecast["starts"] == starts(version, tmp_path, runs_timer=False) == (version == "5.5.0")

@@ -107,7 +107,7 @@ def _unlisted(store: Store) -> Iterator[UnreadFiles]:
     absent = dict.fromkeys(absent_directories(store), _NO_FILE)
     if is_log_missing(store):
         absent |= dict.fromkeys(places_of_log(store), _NO_FILE)
-    for problem in store.problems:
+    for problem in store.unread_places:
         path, _, reason = problem.rpartition(": ")
         if not problem.startswith(_OWN):
             absent[path] = reason
