@@ -7,6 +7,7 @@ something else.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
@@ -52,6 +53,7 @@ class RecentRecords:
     """Where records of the last seconds start, so that a master can be asked for them again.
 
     A request acknowledges all before it, so it must be older than any message of which a master waits for slaves.
+    A store time in the future counts as now: it says nothing about the age of other records.
     """
 
     def __init__(self) -> None:
@@ -60,6 +62,8 @@ class RecentRecords:
 
     def note(self, physical_offset: int, first_ms: int, last_ms: int) -> None:
         """Records from an offset on were stored between two times."""
+        now_ms = int(time.time() * 1000)
+        first_ms, last_ms = min(first_ms, now_ms), min(last_ms, now_ms)
         if not self._samples or first_ms - self._samples[-1][0] >= _SAMPLE_MS:
             self._samples.append((first_ms, physical_offset))
         self._newest_ms = max(self._newest_ms, last_ms)
