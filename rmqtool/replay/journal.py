@@ -1,7 +1,7 @@
-"""What a replay has done, on disk: a line of JSON for each state, the last whole line counts.
+"""What a replay has done, on disk: lines of JSON, each with what has changed since the one before it.
 
-A state may be older than what the brokers hold: what was sent after it is found again in the new queues. So a line a
-second is enough, but for a topic that is used for the first time.
+The state after the last whole line counts. It may be older than what the brokers hold: what was sent after it is found
+again in the new queues. So a line a second is enough, but for a topic that is used for the first time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import hashlib
 import os
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,12 +20,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
-from rmqtool.report.own_file import OwnFile, open_own
+from rmqtool.report.own_file import OwnFile, open_own, replaced_own
 from rmqtool.store.source import Closable, reason
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+_FORMAT_OF_WHOLE_STATES: Final = 1
 SIZE_MAX: Final = 1 << 30
 """Bytes of a journal that are read."""
+REWRITE_SIZE: Final = 8 << 20
+"""Bytes from which on a journal is replaced by one with a single line, once it has four times the bytes of that one."""
 REFUSALS_MAX: Final = 100
 
 
@@ -62,8 +66,30 @@ class ReplayState:
     is_complete: bool = False
 
 
-class _Line(msgspec.Struct):
-    """A state as it is written: queues as lists, and their ends beside them."""
+class _Change(msgspec.Struct):
+    """A line: the position, and what else has changed since the line before it.
+
+    Attributes:
+        queues: broker and number of the queues of each new topic.
+        ends: the ends that differ, by the number of their queue: queues count in the order in which lines name them.
+        sent: the counts that differ.
+        not_sent: likewise.
+        refusals: those that came after.
+    """
+
+    store: int
+    next_physical_offset: int
+    last_record: tuple[int, str] | None
+    is_complete: bool
+    queues: dict[str, list[tuple[str, int]]]
+    ends: list[tuple[int, int]]
+    sent: dict[str, int]
+    not_sent: dict[str, int]
+    refusals: list[dict[str, Any]]
+
+
+class _WholeState(msgspec.Struct):
+    """A line of format 1: queues as lists, and the ends of all of them."""
 
     store: int
     next_physical_offset: int
@@ -102,17 +128,18 @@ class ReplayJournal(Closable):
             UnreadableError, WriteError: the file cannot be read or written, or is damaged.
         """
         self.id, self.state, self.was_there = secrets.token_hex(8), ReplayState(), False
-        self._path, self._descriptor = path, -1
+        self._path, self._descriptor, self._request = path, -1, dict(request)
+        self._written, self._size, self._whole_size = _WrittenState(), 0, 0
         if path is None:
             return
         descriptor = open_own(path, OwnFile.REPLAY_STATE, os.O_RDWR | os.O_APPEND)
         try:
             if descriptor is None:
-                self._create(path, dict(request))
+                self._create(path)
             else:
                 self._descriptor = descriptor
                 self._lock(path)
-                self._load(path, dict(request))
+                self._load(path)
         except BaseException:
             self.close()
             raise
@@ -124,15 +151,23 @@ class ReplayJournal(Closable):
             self._descriptor = -1
 
     def save(self) -> None:
-        """Write the state, and wait until the disk has it.
+        """Write what has changed, and wait until the disk has it.
 
         Raises:
             WriteError: it does not.
         """
-        if self._descriptor >= 0:
-            self._append(_line(self.state))
+        if self._descriptor < 0:
+            return
+        self._append(_line(self._written.change_to(self.state)))
+        self._written.update(self.state)
+        if self._size > max(REWRITE_SIZE, 4 * self._whole_size):
+            assert self._path is not None, self._size
+            try:
+                self._rewrite(self._path)
+            except (WriteError, RefusedError, UnreadableError):
+                self._whole_size = self._size  # the long file does as well; the next try is once it is much longer
 
-    def _create(self, path: Path, request: dict[str, Any]) -> None:
+    def _create(self, path: Path) -> None:
         """Make the file with its first line: one without it is taken for somebody else's."""
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o644)
@@ -142,18 +177,24 @@ class ReplayJournal(Closable):
             raise WriteError(f"{path}: {reason(error)}") from error
         try:
             self._lock(path)
-            self._append(_JournalHeader(FORMAT, self.id, request))
+            self._append(self._header())
         except BaseException:
             path.unlink(missing_ok=True)
             raise
 
+    def _header(self) -> bytes:
+        return _line(_JournalHeader(FORMAT, self.id, self._request))
+
     def _lock(self, path: Path) -> None:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_there = os.path.samestat(os.fstat(self._descriptor), path.lstat())
         except OSError as error:
             raise RefusedError(f"{path}: another replay uses this state file") from error
+        if not is_there:  # its run has written a shorter one meanwhile
+            raise RefusedError(f"{path}: another replay uses this state file")
 
-    def _load(self, path: Path, request: dict[str, Any]) -> None:
+    def _load(self, path: Path) -> None:
         size = os.fstat(self._descriptor).st_size
         if size > SIZE_MAX:
             raise UnreadableError(f"{path}: {size:,} bytes are too many for the state file of a replay")
@@ -163,27 +204,96 @@ class ReplayJournal(Closable):
             raise RefusedError(f"{path}: the first line is not whole, so no replay has sent anything; remove the file")
         try:
             header = msgspec.json.decode(whole[0], type=_JournalHeader)
-            line = msgspec.json.decode(whole[-1], type=_Line) if len(whole) > 1 else None
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            if header.format == FORMAT:
+                _apply(self.state, (msgspec.json.decode(line, type=_Change) for line in whole[1:]))
+            elif header.format == _FORMAT_OF_WHOLE_STATES and len(whole) > 1:
+                self.state = _state(msgspec.json.decode(whole[-1], type=_WholeState))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError) as error:
             raise UnreadableError(f"{path}: the state file of a replay is damaged ({error})") from error
-        if header.format != FORMAT:
+        if header.format not in (FORMAT, _FORMAT_OF_WHOLE_STATES):
             raise RefusedError(f"{path}: of another version of rmqtool (format {header.format})")
-        if header.request != request:
-            differs = sorted(name for name in request if request[name] != header.request.get(name))
+        if header.request != self._request:
+            differs = sorted(name for name in self._request if self._request[name] != header.request.get(name))
             raise RefusedError(f"{path}: the state file of another replay: {', '.join(differs)} differs")
-        os.ftruncate(self._descriptor, size - len(lines[-1]))
         self.id, self.was_there = header.id, True
-        if line is not None:
-            self.state = _state(line)
+        self._written.update(self.state)
+        if header.format == FORMAT:
+            self._size = self._whole_size = size - len(lines[-1])
+            os.ftruncate(self._descriptor, self._size)
+        else:
+            self._rewrite(path)
 
-    def _append(self, line: msgspec.Struct) -> None:
-        data = msgspec.json.encode(line) + b"\n"
+    def _rewrite(self, path: Path) -> None:
+        """Replace the file by one with the same state in a single line, whole or not at all; the lock stays held.
+
+        Raises:
+            RefusedError, UnreadableError, WriteError: something else is there, or the disk does not take it.
+        """
+        content, descriptor = self._header() + _line(_WrittenState().change_to(self.state)), -1
         try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            with replaced_own(path, OwnFile.REPLAY_STATE) as file:
+                os.fchmod(file.fileno(), os.fstat(self._descriptor).st_mode & 0o777)
+                descriptor = os.dup(file.fileno())
+                fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file.write(content)
+        except BaseException:
+            if descriptor >= 0:
+                os.close(descriptor)
+            raise
+        os.close(self._descriptor)
+        self._descriptor, self._size, self._whole_size = descriptor, len(content), len(content)
+
+    def _append(self, line: bytes) -> None:
+        try:
+            rest = line
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
             os.fsync(self._descriptor)
         except OSError as error:
+            with suppress(OSError):  # a part of a line must not be the start of the next one
+                os.ftruncate(self._descriptor, self._size)
             raise WriteError(f"{self._path}: {reason(error)}") from error
+        self._size += len(line)
+
+
+class _WrittenState:
+    """What the lines of a journal say so far, as much as is needed to tell what has changed since."""
+
+    def __init__(self) -> None:
+        self._queues: list[TargetQueue] = []
+        self._topics = 0
+        self._ends: list[int] = []
+        self._sent: dict[str, int] = {}
+        self._not_sent: dict[str, int] = {}
+        self._refusals = 0
+
+    def change_to(self, state: ReplayState) -> _Change:
+        """The next line."""
+        topics = list(state.queues.items())[self._topics :]
+        ends = list(map(state.ends.__getitem__, self._queues))
+        changed = [(number, end) for number, end in enumerate(ends) if end != self._ends[number]]
+        added = [state.ends[queue] for _, queues in topics for queue in queues]
+        return _Change(
+            state.store,
+            state.next_physical_offset,
+            state.last_record,
+            state.is_complete,
+            {topic: [(queue.broker, queue.queue_id) for queue in queues] for topic, queues in topics},
+            [*changed, *enumerate(added, len(ends))],
+            _changed(self._sent, state.sent),
+            _changed(self._not_sent, state.not_sent),
+            state.refusals[self._refusals :],
+        )
+
+    def update(self, state: ReplayState) -> None:
+        """Note that the lines say this state now."""
+        for queues in list(state.queues.values())[self._topics :]:
+            self._queues += queues
+        self._topics = len(state.queues)
+        self._ends = list(map(state.ends.__getitem__, self._queues))
+        self._sent, self._not_sent = dict(state.sent), dict(state.not_sent)
+        self._refusals = len(state.refusals)
 
 
 def body_digest(body: bytes) -> str:
@@ -191,11 +301,36 @@ def body_digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _line(state: ReplayState) -> _Line:
-    return _Line(**vars(state) | {"queues": dict(state.queues), "ends": list(state.ends.items())})
+def _line(content: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(content) + b"\n"
 
 
-def _state(line: _Line) -> ReplayState:
+def _changed(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in now.items() if before.get(name) != count}
+
+
+def _apply(state: ReplayState, changes: Iterable[_Change]) -> None:
+    """Make a state what lines say.
+
+    Raises:
+        IndexError: a line names a queue that no line has introduced.
+    """
+    order: list[TargetQueue] = []
+    for change in changes:
+        state.store, state.next_physical_offset = change.store, change.next_physical_offset
+        state.last_record, state.is_complete = change.last_record, change.is_complete
+        for topic, queues in change.queues.items():
+            state.queues[topic] = [TargetQueue(topic, *queue) for queue in queues]
+            order += state.queues[topic]
+        for number, end in change.ends:
+            state.ends[order[number]] = end
+        for counts, changed in ((state.sent, change.sent), (state.not_sent, change.not_sent)):
+            for name, count in changed.items():
+                counts[name] = count
+        state.refusals += change.refusals
+
+
+def _state(line: _WholeState) -> ReplayState:
     return ReplayState(
         line.store,
         line.next_physical_offset,

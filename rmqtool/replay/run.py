@@ -29,7 +29,7 @@ PATIENCE_SECONDS: Final = 60.0
 SETTLE_SECONDS: Final = 1.0
 """How long a broker gets to put into its queues what it has stored, before a message counts as not there."""
 QUEUES_MAX: Final = 1 << 18
-"""Queues of all topics that a run sends to: each is in every line of the state file."""
+"""Queues of all topics that a run sends to: each is in memory and in the state file."""
 _SAVED_EVERY_SECONDS: Final = 1.0
 _PAUSES: Final = (0.1, 5.0)
 _BUSY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR})
