@@ -89,7 +89,12 @@ def parse_address(text: str, default_port: int = DEFAULT_PORT) -> MasterAddress:
 
 
 class MasterConnection(Closable):
-    """The log of a master from one offset on, as it arrives."""
+    """The log of a master from one offset on, as it arrives.
+
+    Attributes:
+        last_body_size: bytes of the last whole body; 0 before there is one, a heartbeat has none.
+        longest_body_size: the same of the longest one.
+    """
 
     def __init__(self, address: MasterAddress, request_offset: int, timing: Timing) -> None:
         """Connect, and ask for the log from an offset on; 0 asks for the last file.
@@ -102,6 +107,7 @@ class MasterConnection(Closable):
         self._reported = request_offset
         self._buffer = bytearray()
         self.received_bytes = 0
+        self.last_body_size = self.longest_body_size = 0
         self._lost: MasterLostError | None = None
         try:
             self._socket = socket.create_connection((address.host, address.port), timing.connect)
@@ -173,6 +179,8 @@ class MasterConnection(Closable):
             if at + size + length > len(view):
                 break
             body = view[at + size : at + size + length]
+            self.last_body_size = length or self.last_body_size
+            self.longest_body_size = max(length, self.longest_body_size)
             last = transfers[-1] if transfers else None
             if last is not None and last.body and body and last.end == physical_offset:
                 assert isinstance(last.body, bytearray)

@@ -1,13 +1,14 @@
 """The commit log files of a copy: where they end, what is appended to them, and how much of it is on the disk.
 
-The caller holds the lock of the store. A file has its full length from the start, sparse, as a broker makes it. Bytes
-that a killed run left after the last whole record are compared with what comes in their place, never overwritten with
-something else.
+The caller holds the lock of the store. A file has its full length from the start, sparse, as a broker makes it. After
+the end there may be bytes already: of a killed run, or intact records after a damaged one. They are compared with what
+is appended, and never overwritten with something else.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
@@ -36,6 +37,7 @@ SETTLED_MS: Final = 10_000
 SAMPLES_MAX: Final = 4096
 _SAMPLE_MS: Final = 100
 _DIRECTORY: Final = "commitlog"
+_STEP: Final = 4096
 _TIMESTAMP: Final = Row._fields.index("store_timestamp_ms")
 _MAGIC: Final = Row._fields.index("magic")
 _VERDICT: Final = Row._fields.index("verdict")
@@ -93,6 +95,7 @@ class LogCopy:
     Attributes:
         start: of the first byte; None before there is a file.
         end: after the last whole record, or the blank after it.
+        rest_end: after the last byte of the last file that is not zero, which is a part of no record before `end`.
         file_size: bytes of a full file; of a first file that nothing ends yet it may be an assumption.
     """
 
@@ -121,7 +124,8 @@ class LogCopy:
         self.end = self.start or 0
         self.recent = RecentRecords()
         self.record_count = 0
-        self._unread_end = 0
+        self.rest_end = 0
+        self._intact: list[tuple[int, int]] = []
         self._find_end(segments)
         self._file = self._file_at(self.end) if any(s.start <= self.end < s.end for s in segments) else None
         self._unsynced: set[str] = set()
@@ -174,8 +178,15 @@ class LogCopy:
         self.sync()
         self._file = None
 
+    def intact_after(self, physical_offset: int) -> int | None:
+        """Where the first intact record is that reaches past an offset, of those after the end; None without one."""
+        return next((start for start, end in self._intact if end > physical_offset), None)
+
     def first_difference(self, physical_offset: int, expected: bytes | bytearray) -> int | None:
-        """Physical offset of the first byte before the end at which the copy differs; None if it does not."""
+        """Physical offset of the first byte at which the copy differs; None if it does not.
+
+        After the end a zero outside of intact records differs from nothing: it may be a hole.
+        """
         at = 0
         while at < len(expected):
             path, file_start = self._path(physical_offset + at)
@@ -184,10 +195,26 @@ class LogCopy:
                 content = read_range(source, physical_offset + at - file_start, length)
             part = bytes(expected[at : at + length])
             if content != part:
-                content = content.ljust(length, b"\0")
-                return physical_offset + at + next(i for i in range(length) if content[i] != part[i])
+                differing = self._difference(physical_offset + at, content.ljust(length, b"\0"), part)
+                if differing is not None:
+                    return differing
             at += length
         return None
+
+    def _difference(self, physical_offset: int, before: bytes, now: bytes) -> int | None:
+        for at in range(0, len(before), _STEP):
+            old, new = before[at : at + _STEP], now[at : at + _STEP]
+            if old != new:
+                for index, (old_byte, new_byte) in enumerate(zip(old, new, strict=True), physical_offset + at):
+                    if old_byte != new_byte and (old_byte or self._is_kept(index)):
+                        return index
+        return None
+
+    def _is_kept(self, physical_offset: int) -> bool:
+        """Whether a byte is what it must be, also if it is a zero."""
+        at = bisect_right(self._intact, physical_offset, key=lambda extent: extent[1])
+        is_intact = at < len(self._intact) and self._intact[at][0] <= physical_offset
+        return physical_offset < self.end or is_intact
 
     def sync(self) -> None:
         """Return once all that was appended is on the disk.
@@ -209,21 +236,13 @@ class LogCopy:
 
     def _write(self, content: bytes | bytearray) -> None:
         file = self._current_file()
-        if self.end < self._unread_end:
-            self._demand_same(file, content)
+        if self.end < self.rest_end:
+            differing = self.first_difference(self.end, content[: self.rest_end - self.end])
+            if differing is not None:
+                text = f"{file.path}: bytes after the copy's last whole record differ from the master's at {differing}"
+                raise MismatchError(differing, text)
         self._sink.write_at(file.path, self.end - file.start, memoryview(content))
         self._unsynced.add(file.path)
-
-    def _demand_same(self, file: _OpenFile, content: bytes | bytearray) -> None:
-        """Only zeros, or what is there already, may be written over."""
-        with closing(self._view.open(file.path)) as source:
-            before = read_range(source, self.end - file.start, len(content))
-        for index, (old, new) in enumerate(zip(before, content, strict=False)):
-            if old not in (0, new):
-                at = self.end + index
-                raise MismatchError(
-                    at, f"{file.path}: bytes after the copy's last whole record differ from the master's at {at}"
-                )
 
     def _current_file(self) -> _OpenFile:
         if self._file is None:
@@ -249,7 +268,7 @@ class LogCopy:
         used = len(segments)
         while used and self._data_end(segments[used - 1]) == 0:
             used -= 1
-        self._unread_end = segments[used - 1].start + self._data_end(segments[used - 1]) if used else 0
+        self.rest_end = segments[used - 1].start + self._data_end(segments[used - 1]) if used else 0
         for index in reversed(range(used)):
             samples = list(self._walk(segments[index], is_last=index == used - 1))
             walked = samples + walked
@@ -261,23 +280,41 @@ class LogCopy:
                 break
 
     def _walk(self, segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int, int]]:
-        """Samples of the records of a file; the last file sets the end."""
-        end = segment.start
+        """Samples of the records of a file; the last file sets the end, and what is intact after it."""
+        end, is_broken = segment.start, False
         with closing(self._view.open(segment.path)) as source:
             walk = Walk(Split(source, 0, segment.size, segment.start), reader_for(self._data_end(segment))())
             for batch in walk.batches():
                 rows = batch.as_rows()
-                good = [row for row in rows if row[_VERDICT] == Verdict.GOOD]
+                if is_broken:
+                    self._note_intact(rows)
+                    continue
+                count = next((index for index, row in enumerate(rows) if row[_VERDICT] != Verdict.GOOD), len(rows))
+                good = rows[:count]
                 records = [row for row in good if row[_MAGIC] != MAGIC_BLANK]
                 if good:
                     end = good[-1].physical_offset + good[-1].size
                     self.is_size_known = self.is_size_known or len(records) < len(good)
                 if records:
                     yield records[0].physical_offset, records[0][_TIMESTAMP], records[-1][_TIMESTAMP]
-                if len(good) < len(rows):
-                    break
+                if count < len(rows):
+                    if not is_last:
+                        break
+                    is_broken = True
+                    self._note_intact(rows[count:])
         if is_last:
             self.end = end
+
+    def _note_intact(self, rows: list[Row]) -> None:
+        """Records that pass their checks, although something before them does not; old ones (STALE) too."""
+        for row in rows:
+            if row.verdict in (Verdict.GOOD, Verdict.STALE):
+                end = row.physical_offset + row.size
+                if self._intact and self._intact[-1][1] == row.physical_offset:
+                    self._intact[-1] = self._intact[-1][0], end
+                else:
+                    self._intact.append((row.physical_offset, end))
+                self.rest_end = max(self.rest_end, end)
 
     def _data_end(self, segment: Segment) -> int:
         with closing(self._view.open(segment.path)) as source:

@@ -7,37 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from rmqtool.errors import RmqtoolError
-from rmqtool.replication.connection import (
-    MasterAddress,
-    MasterConnection,
-    MasterLostError,
-    ProtocolError,
-    Timing,
-    Transfer,
-)
+from rmqtool.replication.connection import MasterAddress, MasterLostError, ProtocolError, Timing
 from rmqtool.replication.log_copy import LogCopy, MismatchError
-from rmqtool.replication.log_start import find_log_start, first_transfer, last_file_start
-from rmqtool.replication.record_check import BadRecord, RecordChecker, Until
+from rmqtool.replication.log_start import find_log_start, last_file_start
+from rmqtool.replication.look_ahead import agree_on_rest, find_end, is_past
+from rmqtool.replication.master_log import ArrivedBlock, MasterLog
+from rmqtool.replication.mirror_status import MirrorStatus, SkippedRecords
+from rmqtool.replication.record_check import DivergedError, RecordChecker, StoreTimes, Until
 
-BLOCK_SIZE: Final = 1 << 20
-"""Bytes that are gathered before they are checked and written, if the master sends them at once."""
 PROBLEMS_MAX: Final = 3
 """How often the same thing is asked for again before what is wrong with it counts."""
-_WAIT_SECONDS: Final = 0.25
 
 OnWritten = Callable[[int, bytearray], None]
-
-
-class DivergedError(RmqtoolError):
-    """The master's log does not continue the copy, or has something in it that is no good record."""
-
-    exit_code = 3
-
-    def __init__(self, finding: str, physical_offset: int, text: str) -> None:
-        super().__init__(text)
-        self.finding = finding
-        self.physical_offset = physical_offset
 
 
 class _StopAsked(Exception):  # noqa: N818 - no error
@@ -63,35 +44,6 @@ class MirrorOptions:
     acknowledges: bool = False
     record_crc: bool = False
     timing: Timing = field(default_factory=Timing)
-
-
-@dataclass
-class MirrorStatus:
-    """How far a mirror is.
-
-    Attributes:
-        state: connecting, searching (for the log's start), copying, caught up, waiting (for the master), stopped.
-        received_bytes: from the network, what was only compared included.
-        copied_bytes: appended to the copy.
-        connect_count: connections that were made.
-        last_store_timestamp_ms: of the last record of the copy that arrived in this run; None before.
-        trouble: why the last connection ended; None while one is there.
-    """
-
-    state: str = "connecting"
-    start_offset: int | None = None
-    end_offset: int = 0
-    synced_offset: int = 0
-    received_bytes: int = 0
-    copied_bytes: int = 0
-    record_count: int = 0
-    connect_count: int = 0
-    last_store_timestamp_ms: int | None = None
-    trouble: str | None = None
-
-    @property
-    def is_connected(self) -> bool:
-        return self.state in ("copying", "caught up")
 
 
 class Mirror:
@@ -120,11 +72,14 @@ class Mirror:
         self._on_written, self._on_synced = on_written, on_synced
         self._should_stop, self._on_turn = should_stop, on_turn
         self._checker = RecordChecker(record_crc=options.record_crc)
-        self._pending = bytearray()
-        self._needed = 0
         self._began = self._synced_at = time.monotonic()
-        until = options.until.physical_offset
-        self._is_done = until is not None and not copy.is_empty and copy.end >= until
+        until = options.until
+        self._times = StoreTimes(until.time_ms) if until.time_ms is not None else None
+        self._end = until.physical_offset
+        """Where the copy ends, once that is known."""
+        self._copy_to = 0
+        """Records before it are copied whatever their store times are."""
+        self._is_done = self._end is not None and not copy.is_empty and copy.end >= self._end
         self._problems: list[tuple[int, str]] = []
         status.start_offset, status.end_offset, status.synced_offset = copy.start, copy.end, copy.end
 
@@ -144,10 +99,10 @@ class Mirror:
                     if self.status.connect_count == 0 or isinstance(error, ProtocolError):
                         raise
                     self._note_lost(str(error))
+                    self._wait_for_retry()
                 except DivergedError as error:
                     self._note_problem(error)
-                self._pending.clear()
-                self._wait_for_retry()
+                    self._wait_for_retry()
         except _StopAsked:
             reason = self._reason_to_stop() or "asked"
         self._sync()
@@ -155,30 +110,30 @@ class Mirror:
         return reason
 
     def _follow(self) -> None:
-        """Copy over one connection, until it or the mirror ends."""
+        """Copy over one connection, until it or the mirror ends, or it must be known what follows."""
         self.status.state = "connecting"
         if self._copy.is_empty:
             self._begin()
-        request = self._request_of_empty_copy() if self._copy.is_empty else self._copy.request_offset
-        with MasterConnection(self._address, request, self._options.timing) as connection:
-            received_before = self.status.received_bytes
-            transfers = self._first(connection, request)
-            self.status.connect_count += 1
-            self.status.trouble = None
-            at = request
-            if request == 1 and self._copy.end == 0:
-                self._pending = bytearray(1)  # the first byte of a log is the first of a size, and 0
-            while True:
-                for transfer in transfers:
-                    at = self._take(transfer, at)
-                self.status.received_bytes = received_before + connection.received_bytes
-                transfers = connection.receive(0.0)
-                if not transfers or len(self._pending) >= BLOCK_SIZE:
-                    self._write_pending()
-                    self._sync_if_due(connection)
-                    self._turn()
-                if not transfers:
-                    transfers = connection.receive(_WAIT_SECONDS)
+        if self._copy.end < self._copy.rest_end:
+            self._fill_rest()
+            return
+        with self._stream() as stream:
+            for block in stream.blocks(self._limit(), self._times):
+                if block is not None:
+                    self._append(block)
+                else:
+                    self._note_end(stream)
+                self._sync_if_due(stream)
+                self._turn()
+        if self._limit().time_ms is not None:
+            self._look_for_end()
+        elif self._end is not None:
+            self._is_done = True
+
+    def _stream(self) -> MasterLog:
+        return MasterLog(
+            self._address, self._copy, self._checker, self.status, self._options.timing, on_wait=self._turn
+        )
 
     def _begin(self) -> None:
         """Find out where a new copy starts."""
@@ -191,115 +146,76 @@ class Mirror:
         self._copy.begin(start)
         self.status.start_offset = self.status.end_offset = self.status.synced_offset = start
 
-    def _request_of_empty_copy(self) -> int:
-        """Its start; but 0 means the last file, so that a log with more than one is asked for from its second byte."""
-        if self._copy.end:
-            return self._copy.end
-        return 0 if last_file_start(self._address, self._options.timing, self._turn) == 0 else 1
+    def _fill_rest(self) -> None:
+        """Copy up to the end of the bytes that the copy has after its end, once the master has sent all of them."""
+        is_now = self._options.until.is_now
+        with self._stream() as stream:
 
-    def _first(self, connection: MasterConnection, request: int) -> list[Transfer]:
-        """What the master sends first: of what the copy has already, a heartbeat means that the master has it not."""
-        end, timing = self._copy.end, self._options.timing
+            def turn() -> None:
+                self._is_done |= is_now and stream.is_idle and stream.end == self._copy.end
+                self._turn()
+
+            seen = agree_on_rest(stream, self._copy, turn)
+        with self._stream() as stream:
+            for block in seen.again(stream.blocks(times=self._times)):
+                if block is not None:
+                    self._append(block)
+                elif stream.is_idle:
+                    text = f"the master's log ends at {stream.end} now, and a moment ago at {seen.end}"
+                    raise DivergedError("mirror.copy-ahead-of-master", stream.end, text)
+                self._turn()
+
+    def _look_for_end(self) -> None:
+        """The next record was stored too late: find out whether earlier ones follow."""
+        time_ms = self._options.until.time_ms
+        assert time_ms is not None, self._options
+        with self._stream() as stream:
+            end = find_end(stream, time_ms, self._turn)
+        self._copy_to = end.earlier_end or 0
+        if end.is_final:
+            self._end = max(self._copy.end, self._copy_to)
+            self._is_done = self._end == self._copy.end
+            self.status.skipped = SkippedRecords(self._end, end.rest_count)
+
+    def _limit(self) -> Until:
+        """Before which record the connection ends."""
+        if self._copy.end < self._copy_to:
+            return Until(physical_offset=self._copy_to)
+        return self._options.until
+
+    def _append(self, block: ArrivedBlock) -> None:
+        copy = self._copy
         try:
-            transfers = first_transfer(connection, timing, self._turn)
-        except MasterLostError:
-            if end <= request:
-                raise
-            transfers = []  # 4.9.7 closes where an offset after its log's end is asked for
-        if transfers and transfers[0].body:
-            return transfers
-        last = last_file_start(self._address, timing, self._turn)
-        if last > end:
-            text = (
-                f"the master no longer has what follows the copy at {end}; its last file starts at {last}. "
-                "Mirror into a new directory"
-            )
-            raise DivergedError("mirror.deleted-on-master", end, text)
-        if end > request:
-            text = (
-                f"the master's log ends before offset {request}, and the copy at {end}. Another master may have taken "
-                "over: compare its store with the copy, with rmqtool diff"
-            )
-            raise DivergedError("mirror.copy-ahead-of-master", request, text)
-        return transfers
-
-    def _take(self, transfer: Transfer, at: int) -> int:
-        """Compare or gather what arrived; the offset that has to come next."""
-        if transfer.physical_offset != at:
-            text = f"the master sent offset {transfer.physical_offset} where {at} follows"
-            raise DivergedError("mirror.wrong-offset", at, text)
-        body = transfer.body
-        if not body:
-            self.status.state = "caught up"
-            self._demand_whole_end()
-            return at
-        self.status.state = "copying"
-        known = min(len(body), max(0, self._copy.end - at))
-        if known:
-            differing = self._copy.first_difference(at, bytes(body[:known]))
-            if differing is not None:
-                text = f"the copy differs from the master at {differing}: it is a copy of another log, or damaged"
-                raise DivergedError("mirror.differs", differing, text)
-            body = body[known:]
-        self._pending += body
-        if len(self._pending) >= max(BLOCK_SIZE, self._needed):
-            self._write_pending()
-            self._turn()
-        return transfer.end
-
-    def _demand_whole_end(self) -> None:
-        """A heartbeat says that the master has nothing more, so the log must not end within a record."""
-        self._write_pending()
-        if self._needed and len(self._pending) > 1:
-            text = f"the master's log ends within the record at {self._copy.end}"
-            raise DivergedError("mirror.torn-record", self._copy.end, text)
-
-    def _write_pending(self) -> None:
-        """Write the whole records at the start of what was gathered."""
-        while self._pending and len(self._pending) >= self._needed and not self._is_done:
-            copy = self._copy
-            checked = self._checker.check(self._pending, copy.end, copy.room, self._options.until)
-            length, self._needed = checked.length, checked.needed_length
-            try:
-                if length:
-                    assert checked.times_ms is not None
-                    block = self._pending if length == len(self._pending) else self._pending[:length]
-                    begin = copy.end
-                    copy.append(block, *checked.times_ms)
-                    self._on_written(begin, block)
-                    self._note_copied(length, checked.count, checked.times_ms[1])
-                self._is_done |= checked.is_until
-                if (blank := checked.blank_length) and not self._is_done:
-                    if len(self._pending) < length + blank:
-                        self._needed = blank
-                    else:
-                        copy.end_file(self._pending[length : length + blank])
-                        self._note_copied(blank, 0, None)
-                        length, self._needed = length + blank, 0
-            except MismatchError as error:
-                raise DivergedError("mirror.differs", error.physical_offset, str(error)) from error
-            self._pending = self._pending[length:] if length < len(self._pending) else bytearray()
-            if checked.bad is not None:
-                raise _damaged(checked.bad)
-            if length == 0:
-                return
-
-    def _note_copied(self, length: int, count: int, time_ms: int | None) -> None:
+            if block.times_ms is None:
+                copy.end_file(block.content)
+            else:
+                copy.append(block.content, *block.times_ms)
+                self._on_written(block.physical_offset, block.content)
+        except MismatchError as error:
+            raise DivergedError("mirror.differs", error.physical_offset, str(error)) from error
         status = self.status
-        status.end_offset = self._copy.end
-        status.copied_bytes += length
-        status.record_count += count
-        status.last_store_timestamp_ms = time_ms or status.last_store_timestamp_ms
+        status.end_offset = copy.end
+        status.copied_bytes += len(block.content)
+        status.record_count += block.record_count
+        if block.times_ms is not None:
+            status.last_store_timestamp_ms = block.times_ms[1]
+        status.late = self._times.late if self._times is not None else None
         self._problems.clear()
-        until = self._options.until.physical_offset
-        self._is_done = self._is_done or (until is not None and self._copy.end >= until)
+        self._is_done |= self._end is not None and copy.end >= self._end
 
-    def _sync_if_due(self, connection: MasterConnection) -> None:
+    def _note_end(self, stream: MasterLog) -> None:
+        """Whether the master has nothing more at a time that has come."""
+        until = self._options.until
+        if self._times is not None and until.time_ms is not None and time.time() * 1000 >= until.time_ms:
+            is_drained = until.is_now and stream.is_drained and is_past(self._times, until.time_ms)
+            self._is_done |= stream.is_idle or is_drained
+
+    def _sync_if_due(self, stream: MasterLog) -> None:
         interval = 0.0 if self._options.acknowledges else self._options.sync_seconds
         if interval is not None and time.monotonic() - self._synced_at >= interval and not self._copy.is_synced:
             self._sync()
         if self._options.acknowledges:
-            connection.acknowledge(self._copy.end)
+            stream.acknowledge(self._copy.end)
 
     def _sync(self) -> None:
         if not self._copy.is_synced:
@@ -316,9 +232,6 @@ class Mirror:
             return "asked"
         if options.run_seconds is not None and time.monotonic() - self._began >= options.run_seconds:
             return "duration"
-        time_ms = options.until.time_ms
-        if time_ms is not None and self.status.state == "caught up" and time.time() * 1000 >= time_ms:
-            return "until"
         return None
 
     def _turn(self) -> None:
@@ -348,7 +261,6 @@ class Mirror:
         self._note_lost(str(error))
 
     def _wait_for_retry(self) -> None:
-        self._needed = 0
         deadline = time.monotonic() + self._options.timing.retry
         while self._reason_to_stop() is None and time.monotonic() < deadline:
             self._sync_alone()
@@ -358,7 +270,3 @@ class Mirror:
     def _sync_alone(self) -> None:
         if self._options.sync_seconds is not None and not self._copy.is_synced:
             self._sync()
-
-
-def _damaged(bad: BadRecord) -> DivergedError:
-    return DivergedError(bad.finding, bad.physical_offset, f"the master's log is damaged: {bad}")

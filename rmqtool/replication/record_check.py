@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, cast
 
+from rmqtool.errors import RmqtoolError
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MESSAGE_MAGICS
 from rmqtool.scan.blocks import Window
 from rmqtool.scan.columns import Row
@@ -26,6 +27,17 @@ LOG_FILE_SIZE_MAX: Final = (1 << 31) - 1
 TOPICS_MAX: Final = 100_000
 """Topics that are remembered; beyond that the table starts again."""
 _TIMESTAMP: Final = Row._fields.index("store_timestamp_ms")
+
+
+class DivergedError(RmqtoolError):
+    """The master's log does not continue the copy, or has something in it that is no good record."""
+
+    exit_code = 3
+
+    def __init__(self, finding: str, physical_offset: int, text: str) -> None:
+        super().__init__(text)
+        self.finding = finding
+        self.physical_offset = physical_offset
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,7 @@ class CheckedRecords:
         bad: what follows them where that is neither a good record nor the start of one.
         needed_length: bytes until the next record is whole; 0 where even its size has not arrived.
         times_ms: store times of the first and the last of them; None where there is none.
-        is_until: whether the next record has the store time before which checking was to stop.
+        is_until: whether the next record is the one before which checking was to stop.
     """
 
     length: int = 0
@@ -64,21 +76,82 @@ class CheckedRecords:
 
 @dataclass(frozen=True)
 class Until:
-    """Where a copy ends: before the first record at an offset or after it, or with a store time or a later one."""
+    """Where a copy ends.
+
+    Attributes:
+        physical_offset: before the first record at an offset or after it.
+        time_ms: before the first record with a store time or a later one, after which no earlier record follows.
+        is_now: the time is when the run starts: with all that the master has then, whatever its store times are.
+    """
 
     physical_offset: int | None = None
     time_ms: int | None = None
+    is_now: bool = False
 
     def count_before(self, rows: Sequence[Row]) -> int:
-        """How many of the first rows the copy is to have."""
-        if self.physical_offset is None and self.time_ms is None:
-            return len(rows)
-        for index, row in enumerate(rows):
-            if self.physical_offset is not None and int(row[0]) >= self.physical_offset:
-                return index
-            if self.time_ms is not None and int(row[_TIMESTAMP]) >= self.time_ms:
-                return index
+        """How many of the first rows are before it, whatever follows them."""
+        if self.physical_offset is not None:
+            for index, row in enumerate(rows):
+                if int(row[0]) >= self.physical_offset:
+                    return index
+        if self.time_ms is not None and not self.is_now:
+            for index, time_ms in enumerate(_store_times(rows)):
+                if time_ms >= self.time_ms:
+                    return index
         return len(rows)
+
+
+@dataclass(frozen=True)
+class LateRecords:
+    """Records that have a store time or a later one, although earlier ones follow them.
+
+    Attributes:
+        physical_offset: of the first of them.
+        store_timestamp_ms: of the first of them.
+    """
+
+    physical_offset: int
+    store_timestamp_ms: int
+    count: int
+
+
+class StoreTimes:
+    """Which records of a log were stored before a time, as they arrive; the clock of a broker may be set at any time.
+
+    Attributes:
+        earlier_end: physical offset after the last record that was stored before it; None where there is none.
+        late: records before `earlier_end` that were not.
+        rest_count: records after `earlier_end`.
+        last_ms: store time of the last record; None before there is one.
+    """
+
+    def __init__(self, time_ms: int) -> None:
+        self._time_ms = time_ms
+        self.earlier_end: int | None = None
+        self.late: LateRecords | None = None
+        self.rest_count = 0
+        self.last_ms: int | None = None
+        self._first_late: tuple[int, int] | None = None
+
+    def note(self, rows: Sequence[Row]) -> None:
+        """Records arrived."""
+        times = _store_times(rows)
+        if not times:
+            return
+        late = [index for index, time_ms in enumerate(times) if time_ms >= self._time_ms]
+        if late and self._first_late is None:
+            self._first_late = int(rows[late[0]][0]), times[late[0]]
+        if len(late) < len(times):
+            last = max(index for index, time_ms in enumerate(times) if time_ms < self._time_ms)
+            before = sum(index < last for index in late) + self.rest_count
+            if before:
+                assert self._first_late is not None
+                self.late = LateRecords(*self._first_late, before + (self.late.count if self.late else 0))
+            self.earlier_end = int(rows[last][0]) + int(rows[last][1])
+            self.rest_count = len(times) - 1 - last
+        else:
+            self.rest_count += len(times)
+        self.last_ms = times[-1]
 
 
 class RecordChecker:
@@ -92,12 +165,19 @@ class RecordChecker:
         self._seen_bytes = 0
 
     def check(
-        self, block: bytearray, physical_offset: int, room: int | None, until: Until | None = None
+        self,
+        block: bytearray,
+        physical_offset: int,
+        room: int | None,
+        until: Until | None = None,
+        times: StoreTimes | None = None,
     ) -> CheckedRecords:
         """Judge bytes that start with a record.
 
         Args:
             room: bytes from there to the end of the log file; None where its size is not known.
+            until: where to stop.
+            times: is told of each record that is let through.
         """
         until = until or Until()
         self._choose_reader(len(block))
@@ -125,10 +205,12 @@ class RecordChecker:
                 following, rows = position + row.size, [row]
             kept = until.count_before(rows)
             if kept:
+                if times is not None:
+                    times.note(rows[:kept])
                 first, last = int(rows[0][_TIMESTAMP]), int(rows[kept - 1][_TIMESTAMP])
-                times = (checked.times_ms[0] if checked.times_ms else first, last)
+                span_ms = (checked.times_ms[0] if checked.times_ms else first, last)
                 position = int(rows[kept - 1][0]) + int(rows[kept - 1][1]) - physical_offset
-                checked = replace(checked, length=position, count=checked.count + kept, times_ms=times)
+                checked = replace(checked, length=position, count=checked.count + kept, times_ms=span_ms)
             if kept < len(rows):
                 return replace(checked, is_until=True)
             position = following
@@ -157,6 +239,13 @@ def _judge_frame(frame: bytes, at_hand: int, physical_offset: int, room: int | N
     if magic not in MESSAGE_MAGICS:
         return CheckedRecords(blank_length=size)
     return CheckedRecords(needed_length=size) if size > at_hand else None
+
+
+def _store_times(rows: Sequence[Row]) -> list[int]:
+    if isinstance(rows, list):
+        return [row[_TIMESTAMP] for row in rows]
+    column: list[int] = cast("Any", rows)["store_timestamp_ms"].tolist()
+    return column
 
 
 def _bad(physical_offset: int, verdict: int, size: int) -> BadRecord:

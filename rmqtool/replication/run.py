@@ -18,8 +18,9 @@ from rmqtool.replication.build_behind import BuilderBehind
 from rmqtool.replication.config_copy import copy_config
 from rmqtool.replication.connection import MasterAddress
 from rmqtool.replication.log_copy import LogCopy
-from rmqtool.replication.mirror import Mirror, MirrorOptions, MirrorStatus
+from rmqtool.replication.mirror import Mirror, MirrorOptions
 from rmqtool.replication.mirror_state import MirrorState, read_state, write_state
+from rmqtool.replication.mirror_status import MirrorStatus
 from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

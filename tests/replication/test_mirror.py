@@ -7,68 +7,16 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rmqtool.engine.append.writer_config import WriterConfig
-from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import RefusedError, WriteError
 from rmqtool.replication.connection import MasterLostError, ProtocolError
-from rmqtool.replication.mirror import DivergedError, MirrorOptions, MirrorStatus
-from rmqtool.replication.record_check import Until
-from rmqtool.replication.run import MirrorRequest, MirrorResult, run_mirror
-from rmqtool.store.directory import Settings
-from rmqtool.store.location import survey_store
+from rmqtool.replication.mirror_status import MirrorStatus
+from rmqtool.replication.record_check import DivergedError, Until
+from rmqtool.replication.run import run_mirror
 from tests.replication.fake_master import QUICK, FakeMaster, frame
-
-Unpacked = Callable[[str], Path]
-FILE_SIZE = 65536
-
-
-@pytest.fixture(scope="session")
-def log(golden: Unpacked) -> bytes:
-    """Three files of a real broker's log and a part of a fourth, without the zeros after it."""
-    files = sorted((golden("5.5.0-clean-basic") / "commitlog").iterdir())
-    assert len(files) >= 4
-    assert {path.stat().st_size for path in files} == {FILE_SIZE}
-    content = b"".join(path.read_bytes() for path in files)
-    end = 0
-    while size := int.from_bytes(content[end : end + 4], "big"):
-        end += size
-    return content[:end]
-
-
-def request(root: Path, master: FakeMaster, **options: Any) -> MirrorRequest:
-    until = options.pop("until", Until(physical_offset=master.end))
-    more = {
-        name: options.pop(name) for name in ("builds", "accepts_master", "file_size", "config_from") if name in options
-    }
-    return MirrorRequest(
-        root=root,
-        address=master.address,
-        options=MirrorOptions(timing=QUICK, until=until, **options),
-        look=lambda: survey_store(root, sizes=Settings(commitlog_file_size=more.get("file_size"))),
-        rules=rules_for(NEWEST),
-        config=WriterConfig(consumequeue_file_size=6000, index_slot_count=100, index_entry_count=400),
-        **more,
-    )
-
-
-def mirrored(root: Path, master: FakeMaster, **options: Any) -> tuple[MirrorResult, MirrorStatus]:
-    status = MirrorStatus()
-    return run_mirror(request(root, master, **options), status), status
-
-
-def copied(root: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
-
-
-def demand_copy(root: Path, master: FakeMaster) -> None:
-    content = copied(root)
-    assert content[: len(master.log)] == master.log
-    assert not content[len(master.log) :].strip(b"\0")
-    assert {path.stat().st_size for path in (root / "commitlog").iterdir()} == {FILE_SIZE}
+from tests.replication.mirror_runs import FILE_SIZE, copied, demand_copy, mirrored, request
 
 
 def test_a_log_is_copied_byte_for_byte_and_nothing_is_acknowledged(tmp_path: Path, log: bytes) -> None:
@@ -237,7 +185,7 @@ def test_bytes_after_the_copys_end_are_not_overwritten(tmp_path: Path, log: byte
     end = log.index(log[4:8], 1000) - 4  # where some record starts
     content = log[:end] + b"\xff" * 100
     (commitlog / f"{0:020}").write_bytes(content.ljust(FILE_SIZE, b"\0"))
-    with FakeMaster(log, FILE_SIZE) as master, pytest.raises(DivergedError, match="bytes after the copy's last whole"):
+    with FakeMaster(log, FILE_SIZE) as master, pytest.raises(DivergedError, match="after its last whole record"):
         mirrored(tmp_path, master, file_size=FILE_SIZE)
     assert copied(tmp_path).rstrip(b"\0") == content
 

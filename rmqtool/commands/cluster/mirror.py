@@ -36,18 +36,20 @@ from rmqtool.repair.machine.fence import is_fenced
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.replication.connection import MasterAddress, parse_address
-from rmqtool.replication.mirror import DivergedError, MirrorOptions, MirrorStatus
-from rmqtool.replication.record_check import Until
+from rmqtool.replication.mirror import MirrorOptions
+from rmqtool.replication.mirror_status import MirrorStatus
+from rmqtool.replication.record_check import DivergedError, LateRecords, Until
 from rmqtool.replication.run import MirrorRequest, MirrorResult, run_mirror
 from rmqtool.report.metrics import write_metrics
 from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.mirror_screen import mirror_lines, mirror_metrics
+from rmqtool.report.text import counted
 from rmqtool.report.writers import ObjectFormat, json_text
 from rmqtool.store.config.broker_conf import with_properties
 from rmqtool.store.directory import Store
 from rmqtool.store.location import survey_store
 from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
-from rmqtool.times import parse_time
+from rmqtool.times import parse_time, time_text
 
 TEXTFILE_SECONDS: Final = 5.0
 
@@ -186,6 +188,12 @@ class _Command:
                 self._write_textfile()
         for text in result.problems:
             self._messages.warn(text)
+        if (late := self._status.late) is not None:
+            records = counted(late.count, "record")
+            self._messages.warn(
+                f"store times out of order: {records} from {late.physical_offset} on, the first stored at "
+                f"{time_text(late.store_timestamp_ms)}, come before records that were stored earlier; all are copied"
+            )
         self._show(result, problem)
         if problem is not None:
             self._messages.error(problem)
@@ -205,10 +213,15 @@ class _Command:
 
     def _show(self, result: MirrorResult, problem: DivergedError | None) -> None:
         line = command_line(self._request.root, StoreOptions())
+        late, skipped = self._status.late, self._status.skipped
         shown = {
             "store": str(self._request.root),
             **_values(self._request.address, self._status),
             "stopped_by": result.stopped_by,
+            "late_records": None if late is None else _late_values(late),
+            "skipped_records": None
+            if skipped is None
+            else {"physical_offset": skipped.physical_offset, "records": skipped.count},
             "config_files": result.config_files,
             "is_built": self._request.builds,
             "problem": None
@@ -247,6 +260,14 @@ def _values(address: MasterAddress, status: MirrorStatus) -> dict[str, Any]:
     }
 
 
+def _late_values(late: LateRecords) -> dict[str, int]:
+    return {
+        "physical_offset": late.physical_offset,
+        "store_timestamp_ms": late.store_timestamp_ms,
+        "records": late.count,
+    }
+
+
 def _is_asked(interrupt: Interrupt) -> bool:
     return interrupt.is_asked
 
@@ -263,7 +284,7 @@ def _until(text: str | None) -> tuple[Until, float | None]:
         return Until(physical_offset=int(text)), None
     if is_duration(text):
         return Until(), duration_s(text, "--until")
-    return Until(time_ms=parse_time(text, "--until")), None
+    return Until(time_ms=parse_time(text, "--until"), is_now=text.strip().lower() == "now"), None
 
 
 def _demand_sound(store: Path, from_offset: int | None, file_size: int | None, textfile: Path | None) -> None:

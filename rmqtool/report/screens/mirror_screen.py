@@ -32,6 +32,10 @@ def mirror_lines(result: JsonObject, width: int) -> Iterator[str]:
     yield from labelled("Commit log", f"{result['start_offset']} to {result['end_offset']}", width)
     if (last := result["last_store_timestamp_ms"]) is not None:
         yield from labelled("Last message", time_text(last), width)
+    if (skipped := result["skipped_records"]) is not None:
+        records = counted(skipped["records"], "record")
+        text = f"{records} from {skipped['physical_offset']} on, stored at the end time or later"
+        yield from labelled("Not copied", text, width)
     yield from labelled("Connections", str(result["connects"]), width)
     copied_files = ", ".join(map(escaped, result["config_files"]))
     yield from labelled("Configuration", copied_files or "not copied: pass --config-from DIR", width)

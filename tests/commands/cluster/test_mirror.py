@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from rmqtool.commands.app import run
 from rmqtool.report.json_schemas import schema_text
 from rmqtool.store.acquire_lock import StoreLock
+from rmqtool.times import time_text
 from tests.commands.schema_check import schema_errors
 from tests.replication.fake_master import FakeMaster
+from tests.replication.mirror_runs import record_starts, store_time, with_store_times
 
 Unpacked = Callable[[str], Path]
 FILE_SIZE = 65536
@@ -84,6 +87,39 @@ def test_a_copy_with_queues_that_verify_accepts(capsys: Any, tmp_path: Path, mas
     capsys.readouterr()
     assert run([*place, "--quiet"]) == 0
     assert run(["verify", str(copy)]) == 0
+
+
+def test_until_now_does_not_end_at_a_record_that_was_stored_in_the_future(
+    capsys: Any, tmp_path: Path, master: FakeMaster
+) -> None:
+    starts = record_starts(master.log)
+    ahead_ms = int(time.time() * 1000) + 86_400_000
+    master.log = with_store_times(master.log, {starts[9]: ahead_ms, starts[10]: ahead_ms})
+    place = ["mirror", str(master.address), str(tmp_path), "--log-file-size", str(FILE_SIZE), "--until"]
+    assert run([*place, "now", "--format", "json"]) == 0
+    told = capsys.readouterr()
+    shown = json.loads(told.out)
+    assert schema_errors(shown, json.loads(schema_text("mirror") or "")) == []
+    assert shown["end_offset"] == len(master.log)
+    assert shown["late_records"] == {"physical_offset": starts[9], "store_timestamp_ms": ahead_ms, "records": 2}
+    assert shown["skipped_records"] is None
+    assert f"store times out of order: 2 records from {starts[9]} on, the first stored at 2" in told.err
+
+
+def test_a_copy_that_ends_at_a_time_names_what_is_not_copied(capsys: Any, tmp_path: Path, master: FakeMaster) -> None:
+    starts = record_starts(master.log)
+    limit = store_time(master.log, starts[-1]) + 1000
+    master.log = with_store_times(master.log, {starts[9]: limit} | dict.fromkeys(starts[20:], limit))
+    place = ["mirror", str(master.address), str(tmp_path), "--log-file-size", str(FILE_SIZE), "--until"]
+    place.append(time_text(limit))
+    assert run(place) == 0
+    told = capsys.readouterr()
+    assert f"{len(starts) - 20} records from {starts[20]} on, stored at the end time or later" in told.out
+    assert f"1 record from {starts[9]} on" in told.err
+    assert run([*place, "--format", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert schema_errors(shown, json.loads(schema_text("mirror") or "")) == []
+    assert shown["skipped_records"] == {"physical_offset": starts[20], "records": len(starts) - 20}
 
 
 def test_a_log_that_does_not_continue_the_copy_is_a_problem_with_a_result(

@@ -1,0 +1,229 @@
+"""What a master has after the end of a copy, over one connection: whole records that pass their checks.
+
+The copy is only read here: what it has already is asked for again, and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rmqtool.replication.connection import MasterAddress, MasterConnection, MasterLostError, Timing, Transfer
+from rmqtool.replication.log_copy import LogCopy
+from rmqtool.replication.log_start import OnWait, first_transfer, last_file_start
+from rmqtool.replication.mirror_status import MirrorStatus
+from rmqtool.replication.record_check import CheckedRecords, DivergedError, RecordChecker, StoreTimes, Until
+from rmqtool.store.source import Closable
+
+BLOCK_SIZE: Final = 1 << 20
+"""Bytes that are gathered before they are checked and given out, if the master sends them at once."""
+_WAIT_SECONDS: Final = 0.25
+
+
+@dataclass(frozen=True)
+class ArrivedBlock:
+    """Records side by side, or the blank that ends a file with all that follows it there.
+
+    Attributes:
+        times_ms: store times of the first and the last record; None of a blank.
+    """
+
+    physical_offset: int
+    content: bytearray
+    record_count: int = 0
+    times_ms: tuple[int, int] | None = None
+
+    @property
+    def end(self) -> int:
+        return self.physical_offset + len(self.content)
+
+
+class MasterLog(Closable):
+    """The log of a master from the end of a copy on.
+
+    Attributes:
+        end: physical offset after what was given out.
+        is_idle: whether the master has said that it has nothing more, and sent nothing since.
+    """
+
+    def __init__(
+        self,
+        address: MasterAddress,
+        copy: LogCopy,
+        checker: RecordChecker,
+        status: MirrorStatus,
+        timing: Timing,
+        on_wait: OnWait,
+    ) -> None:
+        """Connect, and receive the first bytes.
+
+        Args:
+            status: is told of the connection and its bytes.
+
+        Raises:
+            MasterLostError: the master does not answer.
+            DivergedError: it does not have what the copy ends with, or what follows that.
+        """
+        self._address, self._copy, self._checker, self._status = address, copy, checker, status
+        self._timing, self._on_wait = timing, on_wait
+        self.end = self._copy_end = copy.end
+        self.is_idle = self._is_caught_up = False
+        self._file_start = copy.start or 0
+        self._file_size = copy.file_size if copy.is_size_known else None
+        self._pending = bytearray()
+        self._needed = 0
+        self._received_before = status.received_bytes
+        status.state = "connecting"
+        self._at = self._request_of_empty_copy() if copy.is_empty else copy.request_offset
+        self._connection = MasterConnection(address, self._at, timing)
+        try:
+            self._first = self._first_transfers()
+        except BaseException:
+            self.close()
+            raise
+        status.connect_count += 1
+        status.trouble = None
+        if self._at == 1 and self.end == 0:
+            self._pending = bytearray(1)  # the first byte of a log is the first of a size, and 0
+
+    def blocks(self, until: Until | None = None, times: StoreTimes | None = None) -> Iterator[ArrivedBlock | None]:
+        """What follows the copy, as it arrives, to the record before which it is to end; None a few times a second.
+
+        Raises:
+            MasterLostError: the connection is gone.
+            ProtocolError: what arrived is not the protocol.
+            DivergedError: what arrived is not what the copy has, does not follow it, or is damaged.
+        """
+        wait_seconds = 0.0
+        while True:
+            before, was_caught_up = self._at, self._is_caught_up
+            is_new = self._receive(wait_seconds)
+            self.is_idle = self._at == before and (self.is_idle or (wait_seconds > 0 and was_caught_up))
+            if not is_new or len(self._pending) >= max(BLOCK_SIZE, self._needed):
+                while (checked := self._check(until, times)) is not None:
+                    yield from self._given_out(checked)
+                    if checked.bad is not None:
+                        text = f"the master's log is damaged: {checked.bad}"
+                        raise DivergedError(checked.bad.finding, checked.bad.physical_offset, text)
+                    if checked.is_until:
+                        return
+                self._demand_whole_end()
+                yield None
+            wait_seconds = 0.0 if is_new else _WAIT_SECONDS
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all is given out that the master had at some time since the connection was made.
+
+        A master puts as much as it has into a body, up to a length, but nothing of a second file. So it had no more
+        where a body ends with a record, is shorter than others, and does not end a file.
+        """
+        is_short = self._connection.last_body_size < self._connection.longest_body_size
+        is_at_file_end = self._file_size is not None and (self.end - self._file_start) % self._file_size == 0
+        return is_short and not self._pending and not is_at_file_end
+
+    def acknowledge(self, physical_offset: int) -> None:
+        """Tell the master that all bytes before an offset are safe here.
+
+        Raises:
+            MasterLostError: the connection is gone.
+        """
+        self._connection.acknowledge(physical_offset)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _request_of_empty_copy(self) -> int:
+        """Its start; but 0 means the last file, so that a log with more than one is asked for from its second byte."""
+        if self._copy_end:
+            return self._copy_end
+        return 0 if last_file_start(self._address, self._timing, self._on_wait) == 0 else 1
+
+    def _first_transfers(self) -> list[Transfer]:
+        """What the master sends first: of what the copy has already, a heartbeat means that the master has it not."""
+        end, request = self._copy_end, self._at
+        try:
+            transfers = first_transfer(self._connection, self._timing, self._on_wait)
+        except MasterLostError:
+            if end <= request:
+                raise
+            transfers = []  # 4.9.7 closes where an offset after its log's end is asked for
+        if transfers and transfers[0].body:
+            return transfers
+        last = last_file_start(self._address, self._timing, self._on_wait)
+        if last > end:
+            text = (
+                f"the master no longer has what follows the copy at {end}; its last file starts at {last}. "
+                "Mirror into a new directory"
+            )
+            raise DivergedError("mirror.deleted-on-master", end, text)
+        if end > request:
+            text = (
+                f"the master's log ends before offset {request}, and the copy at {end}. Another master may have taken "
+                "over: compare its store with the copy, with rmqtool diff"
+            )
+            raise DivergedError("mirror.copy-ahead-of-master", request, text)
+        return transfers
+
+    def _receive(self, wait_seconds: float) -> bool:
+        """Compare or gather what has arrived; whether anything has."""
+        transfers, self._first = self._first or self._connection.receive(wait_seconds), []
+        self._status.received_bytes = self._received_before + self._connection.received_bytes
+        for transfer in transfers:
+            self._take(transfer)
+        return bool(transfers)
+
+    def _take(self, transfer: Transfer) -> None:
+        at, body = self._at, transfer.body
+        if transfer.physical_offset != at:
+            text = f"the master sent offset {transfer.physical_offset} where {at} follows"
+            raise DivergedError("mirror.wrong-offset", at, text)
+        self._is_caught_up = not body
+        self._status.state = "copying" if body else "caught up"
+        if not body:
+            return
+        known = min(len(body), max(0, self._copy_end - at))
+        if known:
+            differing = self._copy.first_difference(at, bytes(body[:known]))
+            if differing is not None:
+                text = f"the copy differs from the master at {differing}: it is a copy of another log, or damaged"
+                raise DivergedError("mirror.differs", differing, text)
+            body = body[known:]
+        self._pending += body
+        self._at = transfer.end
+
+    def _check(self, until: Until | None, times: StoreTimes | None) -> CheckedRecords | None:
+        """Judge what was gathered; None where it does not start with anything whole or wrong."""
+        if not self._pending or len(self._pending) < self._needed:
+            return None
+        room = None if self._file_size is None else self._file_size - (self.end - self._file_start) % self._file_size
+        checked = self._checker.check(self._pending, self.end, room, until, times)
+        self._needed = checked.needed_length
+        if checked.blank_length and len(self._pending) < checked.length + checked.blank_length:
+            self._needed = checked.blank_length
+        is_something = checked.length or checked.bad is not None or checked.is_until
+        return checked if is_something or (checked.blank_length and not self._needed) else None
+
+    def _given_out(self, checked: CheckedRecords) -> Iterator[ArrivedBlock]:
+        """The records, and the blank after them if it is whole."""
+        if checked.length:
+            yield self._cut_off(checked.length, checked.count, checked.times_ms)
+        if checked.blank_length and not self._needed:
+            block = self._cut_off(checked.blank_length)
+            if self._file_size is None:
+                self._file_size = self.end - self._file_start
+            yield block
+
+    def _cut_off(self, length: int, record_count: int = 0, times_ms: tuple[int, int] | None = None) -> ArrivedBlock:
+        pending = self._pending
+        content = pending if length == len(pending) else pending[:length]
+        self._pending = pending[length:] if length < len(pending) else bytearray()
+        self.end += length
+        return ArrivedBlock(self.end - length, content, record_count, times_ms)
+
+    def _demand_whole_end(self) -> None:
+        """A heartbeat says that the master has nothing more, so the log must not end within a record."""
+        if self._is_caught_up and self._needed and len(self._pending) > 1:
+            text = f"the master's log ends within the record at {self.end}"
+            raise DivergedError("mirror.torn-record", self.end, text)
