@@ -133,10 +133,10 @@ class MasterConnection(Closable):
         now = time.monotonic()
         if now - self._reported_at >= self._timing.report:
             self._report()
-        if now - self._heard_at >= self._timing.silence:
-            raise MasterLostError(f"{self.address}: nothing received for {self._timing.silence:g} s")
         if select.select([self._socket], [], [], max(0.0, min(wait_seconds, self._timing.report)))[0]:
             self._read()
+        elif time.monotonic() - self._heard_at >= self._timing.silence:
+            raise MasterLostError(f"{self.address}: nothing received for {self._timing.silence:g} s")
         return self._transfers()
 
     def acknowledge(self, physical_offset: int) -> None:

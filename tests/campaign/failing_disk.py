@@ -84,7 +84,7 @@ def fill_disk(case: Case, folder: Path, free_bytes: range) -> Tally:
         for free in free_bytes:
             filler.unlink(missing_ok=True)
             put_back(start, work)
-            _fill(filler, folder, free)
+            fill_up(filler, folder, free)
             outcome = case.undo(work) if is_undo else case.repair(work)
             # What lies there while the disk is full is looked at, and what can be done once it is not.
             state = capture(work)
@@ -99,7 +99,7 @@ def fill_disk(case: Case, folder: Path, free_bytes: range) -> Tally:
     return tally
 
 
-def _fill(filler: Path, folder: Path, free: int) -> None:
+def fill_up(filler: Path, folder: Path, free: int) -> None:
     """Write until only so many bytes are free."""
     with filler.open("wb", buffering=0) as file:
         while True:

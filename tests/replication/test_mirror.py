@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from rmqtool.errors import RefusedError, WriteError
 from rmqtool.replication.connection import MasterLostError, ProtocolError
+from rmqtool.replication.log_copy import LogCopy
 from rmqtool.replication.mirror_status import MirrorStatus
 from rmqtool.replication.record_check import DivergedError, Until
 from rmqtool.replication.run import run_mirror
@@ -226,6 +228,27 @@ def test_a_silent_master_is_lost(tmp_path: Path, log: bytes) -> None:
         silent = replace(silent, options=replace(silent.options, timing=replace(QUICK, silence=0.5)))
         with pytest.raises(MasterLostError, match="nothing"):
             run_mirror(silent, MirrorStatus())
+
+
+def test_a_master_is_not_lost_while_the_mirror_is_busy(
+    tmp_path: Path, log: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Syncing the queues of thousands of topics may take longer than a master may be silent."""
+    sync = LogCopy.sync
+
+    def slow(copy: LogCopy) -> None:
+        time.sleep(0.7)
+        sync(copy)
+
+    monkeypatch.setattr(LogCopy, "sync", slow)
+    with FakeMaster(log[:30_000], FILE_SIZE) as master:
+        run = request(tmp_path, master, sync_seconds=0.0, file_size=FILE_SIZE, until=Until(physical_offset=len(log)))
+        threading.Timer(0.4, lambda: setattr(master, "log", log)).start()
+        run = replace(run, options=replace(run.options, timing=replace(QUICK, silence=0.5)))
+        status = MirrorStatus()
+        run_mirror(run, status)
+        demand_copy(tmp_path, master)
+    assert status.connect_count == 1
 
 
 def test_nobody_there_is_an_error(tmp_path: Path, log: bytes) -> None:
