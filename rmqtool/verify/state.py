@@ -10,17 +10,51 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from rmqtool.errors import RefusedError
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.own_file import OwnFile, read_own, replace_own
 from rmqtool.store.directory import Segment
-from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.survey.result import Missing, SplitResult
 
 _FORMAT: Final = "rmqtool-verify-state-2"
 _SIZE_MAX: Final = 1 << 30
 _MISSING: Final = ("missing", "missing_in_second")
+
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
+_Signed = Annotated[int, msgspec.Meta(ge=-JAVA_LONG_MAX - 1, le=JAVA_LONG_MAX)]
+_Run = tuple[str, _Signed, bool, _Signed, _Number, _Number, _Number, _Number, bool, bool]
+
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    """A result as the file has it."""
+
+    physical_offset: _Number
+    path: str
+    begin: _Number
+    end: _Number
+    last_record: tuple[_Number, _Signed] | None
+    first_timestamp_ms: _Signed
+    last_unseen: _Signed
+    newest_ms: _Signed
+    scanned_end: _Number
+    findings: list[Finding]
+    missing: list[_Run]
+    missing_in_second: list[_Run]
+    missing_keys: list[tuple[_Number, _Number, _Number, bool, bool]]
+    record_count: _Number
+    keyed_count: _Number
+    file_size: _Number
+    checked_bytes: _Number
+    tail_bytes: _Number
+    reported_bytes: _Number
+    left_out_bytes: _Number
 
 
 @dataclass
@@ -53,21 +87,22 @@ class State:
             known, made_for = document["format"] == _FORMAT, (document["rules"], document["depth"])
             if known and made_for == (rules, depth):
                 state.done = dict(document["done"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RefusedError(f"{path}: the state file of verify is damaged; remove it to start again") from error
         if not known:
             raise RefusedError(f"{path}: a state file of another version of verify; remove it to start again")
         return state
 
     def result(self, segment: Segment) -> SplitResult | None:
-        """The result of a split that is done."""
+        """The result of a split that is done; None where there is none, or it cannot be: the split is checked again."""
         entry = self.done.get(segment.path)
-        if entry is None or entry["file"] != [segment.size, segment.entry.mtime_ns]:
-            return None
         try:
-            return _decoded(entry["result"])
-        except (KeyError, TypeError, ValueError):
+            if entry is None or entry["file"] != [segment.size, segment.entry.mtime_ns]:
+                return None
+            result = _decoded(entry["result"])
+        except (KeyError, TypeError, ValueError, RecursionError):
             return None
+        return result if _can_be(result, segment) else None
 
     def add(self, segment: Segment, result: SplitResult) -> None:
         """Remember a split and write the file.
@@ -91,18 +126,24 @@ def _encoded(result: SplitResult) -> dict[str, Any]:
     }
 
 
-def _decoded(encoded: dict[str, Any]) -> SplitResult:
-    findings = [
-        Finding(**{**finding, "severity": Severity(finding["severity"]), "upstream": tuple(finding["upstream"])})
-        for finding in encoded["findings"]
-    ]
-    last = encoded["last_record"]
-    return SplitResult(
-        **{
-            **encoded,
-            "findings": findings,
-            **{name: [Missing(run[0].encode("latin-1"), *run[1:]) for run in encoded[name]] for name in _MISSING},
-            "missing_keys": [tuple(run) for run in encoded["missing_keys"]],
-            "last_record": None if last is None else tuple(last),
-        }
+def _can_be(result: SplitResult, segment: Segment) -> bool:
+    """Whether a result accounts for the file that it is of, and names no place outside of it."""
+    accounted = result.checked_bytes + result.tail_bytes + result.reported_bytes + result.left_out_bytes
+    first, end = segment.start, segment.start + segment.size
+    places = [result.begin, result.end, result.scanned_end, *(result.last_record or ())[:1]]
+    for missing in (*result.missing, *result.missing_in_second):
+        places += missing.physical_offset, missing.last_physical_offset
+    places += [place for keys in result.missing_keys for place in keys[:2]]
+    return (
+        (result.path, result.file_size, accounted) == (segment.path, segment.size, segment.size)
+        and result.physical_offset == first
+        and all(first <= place <= end or place == 0 for place in places)
+        and all(finding.id in BY_ID for finding in result.findings)
     )
+
+
+def _decoded(encoded: dict[str, Any]) -> SplitResult:
+    """Raises ValueError where a value is of another type than it was written with."""
+    stored = msgspec.convert(encoded, _Stored)
+    runs = {name: [Missing(run[0].encode("latin-1"), *run[1:]) for run in getattr(stored, name)] for name in _MISSING}
+    return SplitResult(**{**msgspec.structs.asdict(stored), **runs})

@@ -90,7 +90,7 @@ def load_state(path: Path, root: Path) -> WatchState:
         return WatchState()
     try:
         return _state_of(json.loads(raw))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise RefusedError(f"{path}: is damaged, or a state file of another version of watch") from error
 
 

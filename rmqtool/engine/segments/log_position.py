@@ -50,14 +50,27 @@ class Position:
 
     @classmethod
     def parse(cls, value: int | Mapping[str, Any]) -> Position:
-        """A position of a checkpoint; those of rmqtool 0.2 are numbers."""
+        """A position of a checkpoint; those of rmqtool 0.2 are numbers.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
         if isinstance(value, int):
-            return cls(value)
-        return cls(int(value["physical_offset"]), value.get("last_record"), value.get("mark"))
+            return cls(_offset(value))
+        last_record, mark = value.get("last_record"), value.get("mark")
+        if not isinstance(mark, str | None):
+            raise TypeError(mark)
+        return cls(_offset(value["physical_offset"]), None if last_record is None else _offset(last_record), mark)
 
     def as_json(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         return {"physical_offset": self.physical_offset, "last_record": self.last_record, "mark": self.mark}
+
+
+def _offset(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= JAVA_LONG_MAX:
+        raise ValueError(value)
+    return value
 
 
 def mark_of(store: Store, physical_offset: int) -> str | None:

@@ -221,6 +221,48 @@ def test_a_file_that_is_no_state_is_left_alone(golden: Unpacked, tmp_path: Path,
     assert state.read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"checked_bytes": 7}, {"checked_bytes": {}}, {"reported_bytes": -(1 << 63)}, {"reported_bytes": 1 << 80},
+        {"left_out_bytes": None}, {"path": "commitlog/x"}, {"last_record": [1]}, {"last_record": [1 << 62, 0]},
+        {"missing_keys": [[1]]}, {"missing_keys": True},
+        {"missing": [["t", 0, False, 0, 1, 1 << 62, 1 << 62, 1, True, True]]},
+        {"missing": [[]]}, {"findings": [{"id": "x"}]}, {"newest_ms": []}, {"begin": "0"}, {"file_size": 0},
+        {"more": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_state_whose_result_cannot_be_is_checked_again(
+    golden: Unpacked, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    store, state = golden(DAMAGED), tmp_path / "state.json"
+    _, found, summary = lines(store, "--state", state)
+    document = json.loads(state.read_text("utf-8"))
+    for entry in document["done"].values():
+        entry["result"] |= change
+    state.write_text(json.dumps(document), "utf-8")
+    assert lines(store, "--state", state)[1:] == (found, summary)
+
+
+@pytest.mark.parametrize("entry", [None, True, [], {}, {"file": 1}, {"file": [0, 0]}, {"result": {}}], ids=str)
+def test_an_entry_of_a_state_that_cannot_be_is_checked_again(golden: Unpacked, tmp_path: Path, entry: Any) -> None:
+    store, state = golden("5.5.0-clean-single"), tmp_path / "state.json"
+    _, found, summary = lines(store, "--state", state)
+    document = json.loads(state.read_text("utf-8"))
+    document["done"] = dict.fromkeys(document["done"], entry)
+    state.write_text(json.dumps(document), "utf-8")
+    assert lines(store, "--state", state)[1:] == (found, summary)
+
+
+def test_a_state_of_any_depth_is_refused(golden: Unpacked, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    state.write_text('{"format": "rmqtool-verify-state-2", "done": ' + "[" * 100_000, "utf-8")
+    ran = verify(golden("5.5.0-clean-single"), "--state", state)
+    assert ran.code == 5
+    assert "damaged; remove it" in ran.err
+
+
 def test_a_state_that_cannot_be_is_an_error(golden: Unpacked, tmp_path: Path) -> None:
     store, pipe = golden("5.5.0-clean-single"), tmp_path / "pipe"
     os.mkfifo(pipe)
