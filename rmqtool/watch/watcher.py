@@ -279,7 +279,10 @@ class Watcher:
         """Check the next range; False where there is nothing to be checked now."""
         assert self.state.position is not None
         at = self.state.position.physical_offset
-        if at >= look.dispatched_end or look.flushed_ms == 0 or self._suspects.is_early(at):
+        if at >= look.dispatched_end or look.flushed_ms == 0:
+            self._suspects.clear()  # what was seen before, of a store that has changed, is not looked at again
+            return False
+        if self._suspects.is_early(at):
             return False
         segment = look.store.segment_at(at)
         if segment is None:
@@ -294,6 +297,7 @@ class Watcher:
         result = self._checker.check(look.store, self._ends, watched, look.files, with_index=with_index)
         self._tried = tried
         if result.end <= at:
+            self._suspects.clear()
             return False
         if result.findings:
             if not self._suspects.confirms(at, result.findings):
@@ -324,6 +328,7 @@ class Watcher:
         """A file that is missing inside the log."""
         following = min((one.start for one in look.store.commitlog if one.start > at), default=None)
         if following is None:
+            self._suspects.clear()
             return False
         findings = [
             one for one in log_file_findings(look.store, None)
@@ -353,6 +358,7 @@ class Watcher:
                 self._report(finding)
             self.state.index_file = entry.name
             self._save()
+        self._index_suspects.clear()  # of a file that is gone
 
     def _report(self, finding: Finding, at: int = 0) -> None:
         """Report a finding, found in the log from an offset on.

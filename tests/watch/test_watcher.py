@@ -118,6 +118,20 @@ def test_a_second_look_too_soon_confirms_nothing(store: GrowingStore) -> None:
     assert watch.look() == ["commitlog.body-crc-mismatch"]
 
 
+def test_what_was_doubtful_in_a_store_that_is_gone_is_not_waited_for(store: GrowingStore) -> None:
+    store.put(40)
+    watch = WatchedStore(store)
+    watch.look()
+    middle = watch.position
+    store.put(40)
+    store.flip(middle + 200)
+    watch.look()
+    assert watch.watcher.is_unsettled
+    (store.root / "consumequeue").rename(store.root / "moved")
+    watch.look(2)
+    assert not watch.watcher.is_unsettled
+
+
 def test_units_and_index_entries_are_compared(store: GrowingStore) -> None:
     store.put(40)
     watch = WatchedStore(store)
