@@ -6,7 +6,7 @@ Broker: `RocksDBConsumeQueueStore#putMessagePosition0`, `#truncateDirty`,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -193,6 +193,19 @@ class DatabaseQueueState:
         rows = np.concatenate([kept, put])
         return rows[np.argsort(rows["queue_offset"], kind="stable")]
 
+    def first_from(self, begin: int) -> int | None:
+        """The first queue offset from one on that has a unit; None where none has."""
+        known = []
+        database = self._shared.database
+        if not self._is_destroyed and (queue := database.units.get(self._name)) is not None:
+            number = database.number_of(self._name, begin)
+            if number < queue.unit_count:
+                known.append(int(database.rows(self._name, number, 1)[0]["queue_offset"]))
+        put = self._put_rows()["queue_offset"]
+        if (at := int(np.searchsorted(put, begin))) < put.size:
+            known.append(int(put[at]))
+        return min(known, default=None)
+
     def _put_rows(self) -> Rows:
         """What was put, in order of queue offsets; of several for one the last counts."""
         if not self._is_put_in_order:
@@ -224,6 +237,15 @@ class DatabaseServedUnits:
         """Queue offsets [first, end) that may have units."""
         return self._first, self._end
 
+    def ranges(self, unit_count_max: int) -> Iterator[tuple[int, int]]:
+        """Queue offsets [first, end) that have units, in order and not longer; what no unit has is left out."""
+        begin: int | None = self._first
+        while begin is not None and begin < self._end:
+            begin = self._state.first_from(begin)
+            if begin is not None and begin < self._end:
+                yield begin, min(begin + unit_count_max, self._end)
+                begin += unit_count_max
+
     def between(self, first: int, end: int) -> ServedPlaces:
         """What a client gets from a queue offset up to another one."""
         units = self._given(max(first, self._first), min(end, self._end))
@@ -234,8 +256,8 @@ class DatabaseServedUnits:
 
     def live_start(self, log_minimum: int) -> tuple[int, int] | None:
         """Queue offset and physical offset of the first unit that leads into the log."""
-        for begin in range(self._first, self._end, _READ_UNITS):
-            units = self._between(begin, min(begin + _READ_UNITS, self._end))
+        for begin, end in self.ranges(_READ_UNITS):
+            units = self._between(begin, end)
             live = np.flatnonzero(units["physical_offset"] >= log_minimum)
             if live.size:
                 return int(units["queue_offset"][live[0]]), int(units["physical_offset"][live[0]])
@@ -260,8 +282,8 @@ class DatabaseServedUnits:
         is_served = np.zeros(records.physical_offsets.size, np.bool_)
         order = np.argsort(records.physical_offsets, kind="stable")
         in_order = records.physical_offsets[order]
-        for begin in range(self._first, self._end, _READ_UNITS):
-            units = self._given(begin, min(begin + _READ_UNITS, self._end))
+        for begin, end in self.ranges(_READ_UNITS):
+            units = self._given(begin, end)
             if len(units):
                 at = np.searchsorted(in_order, units["physical_offset"]).clip(max=in_order.size - 1)
                 hits = np.flatnonzero((in_order[at] == units["physical_offset"]) & records.fit(order[at], units))

@@ -99,6 +99,11 @@ class Served:
         units = self.queues.get(name)
         return units.span if units is not None else (0, 0)
 
+    def ranges(self, name: QueueName) -> list[tuple[int, int]]:
+        """Queue offsets [first, end) that have units, as far as files and rows tell without a look at the units."""
+        units = self.queues.get(name)
+        return list(units.ranges(BLOCK_UNITS)) if units is not None else []
+
     def pass_checks(self, name: QueueName, physical_offsets: Int64s) -> Bools:
         """Which records pass their own checks and are of the queue's topic."""
         stored = physical_offsets if self._moved is None else self._moved.to_before(physical_offsets)
@@ -166,8 +171,8 @@ class _Comparison:
         gone, astray = list[ServedPlaces](), list[Bools]()
         is_batch = any(getattr(served.queues.get(name), "is_batch", False) for served in (self.before, self.after))
         low, high = min((span[0] for span in spans), default=0), max((span[1] for span in spans), default=0)
-        for first in range(low, high, high - low if is_batch else BLOCK_UNITS) if spans else ():
-            end = high if is_batch else min(high, first + BLOCK_UNITS)
+        blocks = ([(low, high)] if is_batch else self._blocks(name)) if spans else []
+        for first, end in blocks:
             before, after = self.before.between(name, first, end), self.after.between(name, first, end)
             if not was_served:
                 if after.sizes.size > before.sizes.size:
@@ -194,7 +199,17 @@ class _Comparison:
             gone.append(missing.some(~is_removed))
             astray.append(is_astray[~is_removed])
         if gone and (lost := joined_places(gone)).sizes.size:
-            self._gone(name, lost, np.concatenate(astray), (low, high), is_batch=is_batch)
+            self._gone(name, lost, np.concatenate(astray), blocks)
+
+    def _blocks(self, name: QueueName) -> list[tuple[int, int]]:
+        """Queue offsets [first, end) of a bounded number that have units before or after; gaps may be of any size."""
+        blocks = list[tuple[int, int]]()
+        at = -1
+        for first, end in sorted((*self.before.ranges(name), *self.after.ranges(name))):
+            begins = range(max(first, at), end, BLOCK_UNITS)
+            blocks += [(begin, min(end, begin + BLOCK_UNITS)) for begin in begins]
+            at = max(at, end)
+        return blocks
 
     def _entered(self, name: QueueName, places: ServedPlaces, before: ServedPlaces) -> tuple[Bools, Bools]:
         """Which messages consumers would get only because a start enters them first; in two kinds.
@@ -217,20 +232,17 @@ class _Comparison:
             is_astray[number] = own not in (None, int(places.queue_offsets[number]))
         return is_removed, is_astray
 
-    def _gone(
-        self, name: QueueName, lost: ServedPlaces, is_astray: Bools, span: tuple[int, int], *, is_batch: bool
-    ) -> None:
+    def _gone(self, name: QueueName, lost: ServedPlaces, is_astray: Bools, blocks: Sequence[tuple[int, int]]) -> None:
         """Messages that are not where they were: find them elsewhere in the queue.
 
         Args:
             is_astray: which of them may move, for they were not at their own place.
+            blocks: queue offsets [first, end) that have units.
         """
         order = np.argsort(lost.physical_offsets, kind="stable")
         in_order = lost.physical_offsets[order]
         moved_to, twice = np.full(lost.sizes.size, -1, np.int64), np.zeros(lost.sizes.size, np.bool_)
-        low, high = span
-        for first in range(low, high, high - low if is_batch else BLOCK_UNITS):
-            end = high if is_batch else min(high, first + BLOCK_UNITS)
+        for first, end in blocks:
             after = self.after.between(name, first, end)
             at = np.searchsorted(in_order, after.physical_offsets).clip(max=in_order.size - 1)
             # At the same place it is another record by now, which the plan has changed.

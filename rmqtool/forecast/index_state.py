@@ -249,16 +249,23 @@ class IndexState:
 def reachable_records(files: OpenFiles, entry: Entry, slot_count: int) -> NDArray[np.int64]:
     """Physical offsets of the records to which the chains of a file lead that is too short.
 
+    A file has as many slots as a setting says, and most of such a one may be a hole, which is not read.
+
     Raises:
         UnreadableError: the file cannot be read.
     """
     first = entry_position(0, slot_count)
-    raw = files.read(entry.path, HEADER_SIZE, SLOT_SIZE * slot_count)
-    slots = np.frombuffer(raw[: len(raw) // SLOT_SIZE * SLOT_SIZE], ">i4")
-    raw = files.read(entry.path, first, max(0, entry.size - first))
+    heads = [np.empty(0, np.int64)]
+    for start, end in files.extents(entry.path, HEADER_SIZE, min(first, entry.size)):
+        begin = start - (start - HEADER_SIZE) % SLOT_SIZE
+        raw = files.read(entry.path, begin, min(first, -(-end // SLOT_SIZE) * SLOT_SIZE) - begin)
+        slots = np.frombuffer(raw[: len(raw) // SLOT_SIZE * SLOT_SIZE], ">i4")
+        heads.append(slots[slots != 0].astype(np.int64))
+    data_end = max((end for _, end in files.extents(entry.path, first, entry.size)), default=first)
+    raw = files.read(entry.path, first, -(-(data_end - first) // ENTRY_SIZE) * ENTRY_SIZE)
     entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY.dtype)
     reached = np.zeros(entries.size, np.bool_)
-    numbers = slots.astype(np.int64)
+    numbers = np.concatenate(heads)
     while (numbers := np.unique(numbers[(numbers > 0) & (numbers < entries.size)])).size:
         numbers = numbers[~reached[numbers]]
         reached[numbers] = True

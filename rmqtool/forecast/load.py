@@ -17,7 +17,7 @@ from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.timer import WHEEL_SIZE
-from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
+from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX, SEGMENT_START_MAX
 from rmqtool.store.config.config_json import (
     CONSUMER_FILTERS,
     DELAY_OFFSETS,
@@ -111,6 +111,8 @@ def load_files(
             raise LoadFailure(_mismatch(entry, file_size))
         if start is None:
             raise LoadFailure(f"{entry.path}: the name is not a number")
+        if start > SEGMENT_START_MAX:
+            raise LoadFailure(f"{entry.path}: the file has offsets that are higher than the highest one")
         kept.append(Segment(entry, start))
     return tuple(kept)
 

@@ -50,6 +50,25 @@ class ServedUnits:
             return 0, self._end // self._unit_size
         return self._minimum // self._unit_size, self._end // self._unit_size
 
+    def ranges(self, unit_count_max: int) -> Iterator[tuple[int, int]]:
+        """Queue offsets [first, end) of neighbouring files, in order; together they have all units.
+
+        Args:
+            unit_count_max: a longer range is not made of several files.
+        """
+        first = end = -1
+        for segment in self._loaded.segments:
+            begin = segment.start // self._unit_size
+            stop = -(-(segment.start + self._loaded.length(segment)) // self._unit_size)
+            if first >= 0 and first <= begin <= end and stop - first <= unit_count_max:
+                end = max(end, stop)
+                continue
+            if first < end:
+                yield first, end
+            first, end = begin, stop
+        if first < end:
+            yield first, end
+
     def between(self, first: int, end: int) -> ServedPlaces:
         """What a client gets from a queue offset up to another one.
 

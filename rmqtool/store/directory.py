@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
+from rmqtool.quantities import SEGMENT_START_MAX
 from rmqtool.store.config.tiered import what_is_no_store
 from rmqtool.store.file_kinds import (
     FileKind,
@@ -396,7 +397,8 @@ def with_settings(settings: Settings, **changes: object) -> Settings:
 
 
 def _is_numbered(entry: Entry) -> bool:
-    return entry.is_file and entry.name.isdigit() and is_java_long(entry.name)
+    is_number = entry.name.isdigit() and is_java_long(entry.name)
+    return entry.is_file and is_number and int(entry.name) <= SEGMENT_START_MAX
 
 
 def _segments(entries: tuple[Entry, ...], of_dledger: tuple[Entry, ...] = ()) -> tuple[Segment, ...]:

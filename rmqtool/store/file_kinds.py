@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.quantities import JAVA_LONG_MAX, SEGMENT_START_MAX
 
 
 class FileKind(Enum):
@@ -198,10 +198,10 @@ def name_hash(text: str) -> str:
 
 
 def is_segment_name(name: str, kind: FileKind = FileKind.COMMITLOG) -> bool:
-    """Whether a file name is an offset as the broker writes it: a number that fits a Java long (`Long#parseLong`)."""
+    """Whether a file name is an offset as the broker writes it (`Long#parseLong`), and leaves room for a file."""
     if kind is FileKind.INDEX:
         return True
-    return name.isascii() and name.isdigit() and len(name) >= 20 and int(name) <= JAVA_LONG_MAX
+    return name.isascii() and name.isdigit() and len(name) >= 20 and int(name) <= SEGMENT_START_MAX
 
 
 def is_java_long(name: str) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.quantities import JAVA_LONG_MAX, SEGMENT_START_MAX
 from rmqtool.store.file_kinds import (
     FileKind,
     is_broker_directory,
@@ -99,7 +99,7 @@ def test_every_path_has_a_kind(path: str) -> None:
     assert isinstance(kind_of(path), FileKind)
 
 
-@given(st.integers(0, JAVA_LONG_MAX))
+@given(st.integers(0, SEGMENT_START_MAX))
 def test_the_name_of_a_segment_is_one(start: int) -> None:
     name = segment_name(start)
     assert is_segment_name(name)
@@ -107,7 +107,10 @@ def test_the_name_of_a_segment_is_one(start: int) -> None:
     assert kind_of(f"commitlog/{name}") is FileKind.COMMITLOG
 
 
-@pytest.mark.parametrize("name", ["", "0" * 19, TOO_LARGE, "٠" * 20, "-" + ZERO, ZERO + "a"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "0" * 19, TOO_LARGE, f"{SEGMENT_START_MAX + 1:020d}", str(JAVA_LONG_MAX), "٠" * 20, "-" + ZERO, ZERO + "a"],
+)
 def test_names_of_no_segment(name: str) -> None:
     assert not is_segment_name(name)
 

@@ -166,6 +166,13 @@ class LoadedFiles:
             return None
         return self.segments[index]
 
+    def next_start(self, stream_position: int) -> int:
+        """Where the file that holds a byte of the stream, or else the one after it, begins or has that byte."""
+        index = bisect_right(self.segments, stream_position, key=attrgetter("start"))
+        if index and stream_position < self.segments[index - 1].start + self.file_size:
+            return stream_position
+        return self.segments[index].start if index < len(self.segments) else stream_position
+
     def read(self, segment: Segment, position: int, length: int) -> bytes:
         """Units from a position, zeros where the file is shorter than it should be.
 

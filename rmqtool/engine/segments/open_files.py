@@ -80,6 +80,14 @@ class OpenFiles(Closable):
         """
         return self._read(self._source(path), position, length)
 
+    def extents(self, path: str, start: int, end: int) -> list[tuple[int, int]]:
+        """Ranges that may hold anything but zeros, in order.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        return list(self._source(path).extents(start, end))
+
     def known(self, path: str, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """What a file comes to; asked once while it stays the same, where the files have a cache.
 

@@ -123,10 +123,12 @@ def timer_due_ms(properties: Mapping[str, str]) -> int | None:
 def queue_units(queue: Queue, start: int, end: int) -> Iterator[QueueUnit]:
     """The units of queue offsets [start, end), file after file; queues without files give all at once.
 
+    What starts below the queue starts at its minimum, as in a broker, and where files are missing the next one follows.
+
     Raises:
         UnreadableError: a queue without files ends before its end, as where a unit is missing in RocksDB.
     """
-    at, end = start, min(end, queue.max_queue_offset)
+    at, end = max(start, queue.min_queue_offset), min(end, queue.max_queue_offset)
     while at < end:
         after = at
         for unit in queue.units_from(at) or ():
@@ -139,7 +141,11 @@ def queue_units(queue: Queue, start: int, end: int) -> Iterator[QueueUnit]:
             if after < end:
                 raise UnreadableError(f"{queue.topic}/{queue.queue_id}: no unit at queue offset {after}")
             return
-        at = following
+        at = (
+            following
+            if queue.loaded is None
+            else max(following, queue.loaded.next_start(following * queue.unit_size) // queue.unit_size)
+        )
 
 
 def _delivered(reader: Reader, queue: Queue, topics: set[str], on_progress: OnProgress | None) -> Counter[TimerKey]:
