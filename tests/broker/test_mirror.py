@@ -15,6 +15,7 @@ import pytest
 from tests.broker.mirror_run import FILE_SIZE, TOPICS, MirroredBroker, rmqtool
 from tests.broker.toolchain import require_tools
 from tests.broker.whole import WholeBroker
+from tests.replication.mirror_runs import record_starts
 
 VERSIONS = ["4.9.7", "5.5.0"]
 
@@ -59,6 +60,35 @@ def test_a_broker_serves_the_copy_of_a_real_master(tmp_path: Path, version: str)
         assert broker.started["lastExit"] == "clean"
         assert sum(len(queue["messages"]) for queue in broker.consume("Load")) == 300
         assert [message["body"] for message in broker.query("Load", "k7")] == [b"000007" * 650]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_until_now_ends_on_a_busy_master_with_a_record_of_the_future(tmp_path: Path, version: str) -> None:
+    """A master that gets messages all the time sends no heartbeat, and one of its records has a wrong store time."""
+    pair = MirroredBroker(version, tmp_path)
+    with running(pair) as broker:
+        for number in range(100):
+            broker.send("Load", number % 4, b"%06d" % number * 200)
+        log = pair.master / "commitlog" / f"{0:020}"
+        starts = record_starts(log.read_bytes()[:FILE_SIZE])
+        ahead_ms = int(time.time() * 1000) + 86_400_000
+        with log.open("r+b") as file:
+            file.seek(starts[50] + 56)
+            file.write(ahead_ms.to_bytes(8, "big"))
+        began_ms = int(time.time() * 1000)
+        ran, sent = rmqtool(*pair.options("--until", "now")), 0
+        while ran.poll() is None:
+            broker.send("Load", sent % 4, b"later")
+            sent += 1
+            assert time.time() * 1000 - began_ms < 60_000, "does not end"
+        out, errors = ran.communicate()
+    assert ran.returncode == 0, (out, errors)
+    result = json.loads(out)
+    assert 100 < result["copied_records"] <= 100 + sent
+    assert result["late_records"] == {"physical_offset": starts[50], "store_timestamp_ms": ahead_ms, "records": 1}
+    assert "store times out of order: 1 record" in errors
+    assert result["last_store_timestamp_ms"] >= began_ms
+    demand_same_log(pair, result["end_offset"])
 
 
 @pytest.mark.slow

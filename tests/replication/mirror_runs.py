@@ -56,8 +56,7 @@ def demand_copy(root: Path, master: FakeMaster) -> None:
 def record_starts(log: bytes) -> list[int]:
     """Where the messages of a log start, whose first byte is at offset 0; blanks are left out."""
     starts, at = [], 0
-    while at < len(log):
-        size = int.from_bytes(log[at : at + 4], "big")
+    while at < len(log) and (size := int.from_bytes(log[at : at + 4], "big")):
         if at // FILE_SIZE == (at + size - 1) // FILE_SIZE and (at + size) % FILE_SIZE:
             starts.append(at)
         at += size
