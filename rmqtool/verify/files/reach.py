@@ -152,4 +152,5 @@ def newest_record(context: VerifyContext) -> tuple[int, int]:
             place, newest, owner = last_place, physical_offset, queue
     if owner is None:
         return -1, 0
-    return newest, int(owner.read(context.open_file, place, place + 1)[1][0]["record_size"])
+    units = owner.read(context.open_file, place, place + 1)[1]
+    return newest, int(units[0]["record_size"]) if len(units) else 0  # its file was cut since it was looked at

@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--kinds", default="", help="only these, by name, with commas between")
     parser.add_argument("--only", default="", metavar="KIND:NUMBER", help="one input, whose folder is kept")
+    parser.add_argument("--verbose", action="store_true", help="with --only: show the stack of an error")
     parser.add_argument("--record", type=Path, help="what was run, for a run that continues")
     chosen = parser.parse_args()
     with ready_commands(), lying_server(tiny("tiny-crashed")) as port:
@@ -41,7 +42,7 @@ def main() -> int:
         if chosen.only:
             become_reaper()
             kind, _, number = chosen.only.partition(":")
-            return keep_input(kind, chosen.seed, int(number))
+            return keep_input(kind, chosen.seed, int(number), verbose=chosen.verbose)
         kinds = chosen.kinds.split(",") if chosen.kinds else list(KINDS)
         known = _recorded(chosen.record)
         waiting = [batch for batch in batches(kinds, chosen.seed, chosen.inputs, CHUNK) if batch.name not in known]

@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import hashlib
 import json
+import multiprocessing.util
 import os
 import resource
 import signal
@@ -42,6 +43,7 @@ _PATHS_OF: Final = {
 _COMPILED: Final = str(Path(str(kernels.__file__)).with_name("__pycache__"))
 _SPOTS: Final = ("/dev/null", "/dev/tty", "/proc/self/", "/proc/thread-self/", _COMPILED)
 """What may be written outside: compiled code, once a version."""
+_SYSTEM_TMP: Final = ("/tmp/", "/var/tmp/", "/usr/tmp/")  # noqa: S108 - what Python may take
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ def run_child(folder: Path, chosen: Input) -> tuple[Ending, list[str]]:
     bounds = chosen.bounds
     sys.stdout.flush()
     sys.stderr.flush()
+    known = _children()
     pid = os.fork()
     if pid == 0:
         _be_child(folder, chosen)
@@ -138,7 +141,7 @@ def run_child(folder: Path, chosen: Input) -> tuple[Ending, list[str]]:
     wrong = [] if ended_in_time else [f"no end after {bounds.wall_seconds:.0f} s"]
     written = _written(pid)
     _, status, usage = os.wait4(pid, 0)
-    wrong += _leftovers(pid)
+    wrong += _leftovers(known)
     code = os.waitstatus_to_exitcode(status)
     ending = Ending(
         max(code, 0), max(-code, 0), _read(folder / "stdout"), _read(folder / "stderr"),
@@ -238,6 +241,7 @@ def _be_child(folder: Path, chosen: Input) -> NoReturn:
         if chosen.setup is not None:
             chosen.setup()
         _watch_writes(folder)
+        atexit.unregister(multiprocessing.util._exit_function)  # the parent's children are none of its own
         code = app.run([os.fspath(argument) for argument in chosen.arguments])
         atexit._run_exitfuncs()
         sys.stderr.flush()
@@ -260,12 +264,14 @@ def limit_child(bounds: Bounds) -> None:
 def _watch_writes(folder: Path) -> None:
     """Say on standard error each change of a path that is not in the folder."""
     root = os.path.realpath(folder)
+    # Where the directory for temporary files may not be written, Python takes the system's.
+    spots = _SPOTS if os.access(folder / "tmp", os.W_OK) else (*_SPOTS, *_SYSTEM_TMP)
 
     def is_own(path: Any) -> bool:
         if isinstance(path, int) or path is None:
             return True
         text = os.fsdecode(path)
-        if text.startswith(_SPOTS):
+        if text.startswith(spots):
             return True
         # A name without a directory may be relative to an open one, which was opened below the folder.
         return not text.startswith("/") or os.path.realpath(Path(text).parent).startswith(root)
@@ -312,27 +318,29 @@ def _written(pid: int) -> int:
     return 0
 
 
-def _leftovers(pid: int) -> list[str]:
-    """Processes that a child has left behind; they are ended."""
+def _children() -> frozenset[int]:
+    """The processes that this one has started or inherited."""
+    numbers: set[int] = set()
+    with suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            numbers.update(int(number) for number in (task / "children").read_text("ascii").split())
+    return frozenset(numbers)
+
+
+def _leftovers(known: frozenset[int]) -> list[str]:
+    """Processes that a child has left behind; they are ended. One that has ended meanwhile was on its way."""
     left = []
-    while True:
-        try:
-            other, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return left
-        if other:  # ended, and only now: it may have been on its way
-            continue
+    for number in _children() - known:
+        command = _command_of(number)
         with suppress(OSError):
-            for task in Path("/proc/self/task").iterdir():
-                for number in (task / "children").read_text("ascii").split():
-                    left.append(f"left the process {number}, {_command_of(number)}")
-                    with suppress(ProcessLookupError):
-                        os.kill(int(number), signal.SIGKILL)
-                        os.waitpid(int(number), 0)
-        return left
+            if os.waitpid(number, os.WNOHANG)[0] == 0:
+                left.append(f"left the process {number}, {command}")
+                os.kill(number, signal.SIGKILL)
+                os.waitpid(number, 0)
+    return left
 
 
-def _command_of(number: str) -> str:
+def _command_of(number: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")[:200]
     return "?"

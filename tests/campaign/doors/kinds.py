@@ -521,7 +521,7 @@ def _write_below(top: int, files: Mapping[str, bytes]) -> None:
 def make_append_input(chosen: random.Random, folder: Path) -> Input:
     """Messages as JSON lines, edited, that are appended to a store or to a new one."""
     rows = made_rows().splitlines()
-    picked = chosen.sample(rows, min(len(rows), 4))
+    picked = chosen.sample(rows, min(len(rows), chosen.choice((1, 1, 2, 4))))
     lines = [edited_json(chosen, row) if chosen.random() < 0.6 else row for row in picked]
     raw = b"\n".join(lines)
     raw = edited_bytes(chosen, raw) if chosen.random() < 0.2 else raw

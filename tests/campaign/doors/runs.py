@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
+import pkgutil
 import random
 import shlex
 import shutil
@@ -14,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import rmqtool
 from rmqtool.commands import app
 from rmqtool.commands.command_list import COMMANDS
 from rmqtool.pipeline import stores
@@ -23,6 +26,11 @@ from tests.campaign.command import run
 from tests.campaign.doors.bounds import MIB, Input, prepare, run_input
 from tests.campaign.doors.kinds import KINDS
 from tests.campaign.doors.stores import MEMORY, tiny, write_files
+
+_LATE: Final = ("encodings.idna", "importlib.readers", "multiprocessing.pool", "multiprocessing.popen_fork",
+         "cmath", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet")  # fmt: skip
+"""Modules of Python that are imported late; a user who may not read where Python lies has to find them imported."""
+_WITHOUT: Final = ("rmqtool.pipeline", "rmqtool.__main__", "rmqtool.fixtures.pytest_plugin", "rmqtool.browse")
 
 
 @dataclass
@@ -92,10 +100,11 @@ def warm() -> None:
     for name in COMMANDS:
         app.load(name)
     stores.LOG_BYTES_MAX = 1 << 80  # type: ignore[misc] - Spark is no part of this campaign
-    import fastavro  # noqa: F401
-    import pyarrow  # noqa: F401
-    import zstandard  # noqa: F401
-    from google.protobuf import descriptor_pool  # noqa: F401
+    for name in ("fastavro", "pyarrow.fs", "zstandard", "google.protobuf.descriptor_pool", *_LATE):
+        importlib.import_module(name)
+    for module in pkgutil.walk_packages(rmqtool.__path__, "rmqtool."):
+        if not module.name.startswith(_WITHOUT):
+            importlib.import_module(module.name)
 
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         store = Path(name) / "store"
@@ -116,11 +125,11 @@ def run_batch(batch: Batch) -> DoorTally:
     return tally
 
 
-def keep_input(kind: str, seed: int, number: int) -> int:
+def keep_input(kind: str, seed: int, number: int, *, verbose: bool = False) -> int:
     """Run one input, say what it was and how it ended, and keep its folder."""
     folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{number}-"))
     tally = DoorTally()
-    chosen = _run_one(kind, seed, number, folder, tally)
+    chosen = _run_one(kind, seed, number, folder, tally, *(("--verbose",) if verbose else ()))
     command = " ".join(shlex.quote(os.fspath(word)) for word in chosen.arguments)
     sys.stdout.write(f"cd {folder}/work && rmqtool {command}\n{tally.line()}\n")
     sys.stdout.writelines(f"FAILED {line}\n" for line in tally.failures)
@@ -128,9 +137,10 @@ def keep_input(kind: str, seed: int, number: int) -> int:
     return 1 if tally.failures else 0
 
 
-def _run_one(kind: str, seed: int, number: int, folder: Path, tally: DoorTally) -> Input:
+def _run_one(kind: str, seed: int, number: int, folder: Path, tally: DoorTally, *options: str) -> Input:
     prepare(folder)
     chosen = KINDS[kind].make(random.Random(f"{kind} {seed} {number}"), folder)
+    chosen.arguments = [*options, *chosen.arguments]
     ending, wrong = run_input(folder, chosen)
     tally.inputs += 1
     tally.ends[str(ending.code) if not ending.signal else f"signal {ending.signal}"] += 1
