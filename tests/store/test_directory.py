@@ -67,7 +67,8 @@ def root(tmp_path: Path) -> Path:
         (f"commitlog/{FIRST}", FileKind.COMMITLOG),
         ("commitlog/0", FileKind.STRAY_COMMITLOG),
         ("commitlog/" + "9" * 20, FileKind.STRAY_COMMITLOG),  # no Java long
-        (f"commitlog/{2**63 - 1:020d}", FileKind.COMMITLOG),
+        (f"commitlog/{2**63 - 2**31:020d}", FileKind.COMMITLOG),
+        (f"commitlog/{2**63 - 1:020d}", FileKind.STRAY_COMMITLOG),  # no file there ends at a Java long
         ("commitlog/" + "\u0660" * 20, FileKind.STRAY_COMMITLOG),  # Arabic digits
         ("commitlog/rmqtool-repair-in-progress", FileKind.RMQTOOL),
         (f"consumequeue/T/0/{FIRST}", FileKind.CONSUMEQUEUE),

@@ -232,7 +232,8 @@ def _be_child(folder: Path, chosen: Input) -> NoReturn:
         os.dup2(nowhere, 0)
         os.close(nowhere)
         sys.stdout = TextIOWrapper(open(1, "wb", closefd=False), "utf-8", "backslashreplace")  # noqa: SIM115
-        sys.stderr = TextIOWrapper(open(2, "wb", closefd=False), "utf-8", "backslashreplace", line_buffering=True)  # noqa: SIM115
+        errors = open(2, "wb", closefd=False)  # noqa: SIM115
+        sys.stderr = TextIOWrapper(errors, "utf-8", "backslashreplace", line_buffering=True)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - nobody sits there
         os.chdir(folder / "work")
         os.environ.update(TMPDIR=str(folder / "tmp"), HOME=str(folder / "home"))

@@ -270,7 +270,8 @@ def _members(recipe: str) -> Mapping[str, bytes]:
 
     raw = zstandard.ZstdDecompressor().stream_reader(made("evidence", recipe, "--output", "{folder}/result")).read()
     with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
-        return {member.name: archive.extractfile(member).read() for member in archive if member.isfile()}  # type: ignore[union-attr]
+        files = {member.name: archive.extractfile(member) for member in archive if member.isfile()}
+        return {name: file.read() for name, file in files.items() if file is not None}
 
 
 def make_bundle_input(chosen: random.Random, folder: Path) -> Input:
