@@ -148,11 +148,11 @@ class Mirror:
 
     def _fill_rest(self) -> None:
         """Copy up to the end of the bytes that the copy has after its end, once the master has sent all of them."""
-        is_now = self._options.until.is_now
         with self._stream() as stream:
 
             def turn() -> None:
-                self._is_done |= is_now and stream.is_idle and stream.end == self._copy.end
+                if stream.end == self._copy.end:
+                    self._note_end(stream)
                 self._turn()
 
             seen = agree_on_rest(stream, self._copy, turn)

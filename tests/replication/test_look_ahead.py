@@ -118,7 +118,8 @@ def test_seen_bytes_are_given_out_once_their_chunk_is_the_same(
         assert all(block is not None and block.end <= 145 for block in given)
 
 
-def test_bytes_of_a_killed_run_after_the_end_wait_for_the_master(tmp_path: Path, log: bytes) -> None:
+@pytest.mark.parametrize("is_now", [True, False])
+def test_bytes_of_a_killed_run_after_the_end_wait_for_the_master(tmp_path: Path, log: bytes, *, is_now: bool) -> None:
     """The master has nothing after the copy's last whole record, then the rest of the next one."""
     starts = record_starts(log)
     (tmp_path / "commitlog").mkdir()
@@ -126,8 +127,8 @@ def test_bytes_of_a_killed_run_after_the_end_wait_for_the_master(tmp_path: Path,
     (tmp_path / "commitlog" / f"{0:020}").write_bytes(torn.ljust(FILE_SIZE, b"\0"))
     before = copied(tmp_path)
     with FakeMaster(log[: starts[10]], FILE_SIZE) as master:
-        now = Until(time_ms=int(time.time() * 1000), is_now=True)
-        result, status = mirrored(tmp_path, master, until=now, file_size=FILE_SIZE)
+        now = Until(time_ms=int(time.time() * 1000), is_now=is_now)
+        result, status = mirrored(tmp_path, master, until=now, run_seconds=20, file_size=FILE_SIZE)
         assert (result.stopped_by, status.end_offset) == ("until", starts[10])
         assert copied(tmp_path) == before
         threading.Timer(0.5, lambda: setattr(master, "log", log)).start()

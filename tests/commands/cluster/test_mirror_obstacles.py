@@ -21,7 +21,7 @@ from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from tests.campaign.failing_disk import fill_up, small_file_system
 from tests.replication.fake_master import FakeMaster
-from tests.replication.mirror_runs import FILE_SIZE, copied, demand_copy
+from tests.replication.mirror_runs import FILE_SIZE, copied, demand_copy, record_starts, with_flag
 
 Unpacked = Callable[[str], Path]
 SIZES = ("--config", "maxHashSlotNum=100", "--config", "maxIndexNum=400", "--config", "mappedFileSizeConsumeQueue=600")
@@ -163,3 +163,18 @@ def test_a_full_disk_ends_a_mirror_and_the_next_run_continues(
             capsys.readouterr()
     assert set(codes[:4]) == {4}
     assert codes[-1] == 0
+
+
+def test_a_copy_that_was_cut_follows_a_master_that_lost_its_last_messages(
+    capsys: Any, tmp_path: Path, log: bytes
+) -> None:
+    """The new master has other records from the cut on; those that the copy had are no longer there."""
+    starts = record_starts(log[:FILE_SIZE])
+    with FakeMaster(log, FILE_SIZE) as master, FakeMaster(with_flag(log, starts[20]), FILE_SIZE) as other:
+        assert run(mirror_words(master, tmp_path, "--build", "--until", "50000")) == 0
+        words = mirror_words(other, tmp_path, "--build", "--new-master", "--until", str(len(log)))
+        assert run(words) == 3
+        assert "mirror.differs" in capsys.readouterr().out
+        assert run(["recover", str(tmp_path), "--cut-at", str(starts[20]), "--accept-loss", "--yes"]) == 0
+        assert run(words) == 0
+        demand_copy(tmp_path, other)
