@@ -24,6 +24,7 @@ from rmqtool.formats.java_properties import (
     parse_java_integer,
     parse_properties,
 )
+from rmqtool.quantities import JAVA_INT_MAX
 from rmqtool.store.directory import Settings
 from rmqtool.store.queue_roles import QueueRoles
 from rmqtool.store.source import FileSource, read_range
@@ -246,7 +247,14 @@ def broker_conf(
         else:
             numbers[name] = number
     if size := numbers.get("consumequeue_file_size"):
-        numbers["consumequeue_file_size"] = min(-(-size // UNIT_SIZE) * UNIT_SIZE, (1 << 31) - 1)
+        rounded = -(-size // UNIT_SIZE) * UNIT_SIZE
+        if rounded <= JAVA_INT_MAX:
+            numbers["consumequeue_file_size"] = rounded
+        else:  # to the broker it is negative
+            del numbers["consumequeue_file_size"]
+            odd_sizes += [
+                name for name, field in _SIZES.items() if field == "consumequeue_file_size" and conf.number(name)
+            ]
     flags = {name: value for key, name in _FLAGS.items() if (value := conf.flag(key)) is not None}
     configuration = replace(
         conf,

@@ -66,13 +66,19 @@ def test_a_number_that_java_refuses_is_not_guessed(value: str) -> None:
     assert conf.settings().defaults_hold
 
 
-@pytest.mark.parametrize(("value", "size"), [("+600", 600), ("\u0666\u0661", 80), ("2147483647", 2147483647)])
+@pytest.mark.parametrize(("value", "size"), [("+600", 600), ("\u0666\u0661", 80), ("2147483621", 2147483640)])
 def test_a_number_that_java_parses_counts_as_the_broker_rounds_it(value: str, size: int) -> None:
     assert broker_conf({"mappedFileSizeConsumeQueue": value}).sizes.consumequeue_file_size == size
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("mappedFileSizeCommitLog", "0"), ("mappedFileSizeConsumeQueue", "-1"), ("maxIndexNum", "1")]
+    ("name", "value"),
+    [
+        ("mappedFileSizeCommitLog", "0"),
+        ("mappedFileSizeConsumeQueue", "-1"),
+        ("maxIndexNum", "1"),
+        ("mappedFileSizeConsumeQueue", "2147483647"),
+    ],
 )
 def test_a_size_without_room_is_named_and_no_default_holds_instead(name: str, value: str) -> None:
     """The broker keeps such a number; what it does with it is another question."""
