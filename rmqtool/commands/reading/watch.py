@@ -38,6 +38,8 @@ STATUS_SECONDS: Final = 60.0
 """Between two rows of type `status`."""
 NAP_SECONDS: Final = 0.25
 ONCE_LOOKS_MAX: Final = 1000
+ONCE_TROUBLE_MAX: Final = 5
+"""Looks in a row that `--once` lets fail for the same reason, where a broker may be changing what is there."""
 
 
 class WatchFormat(StrEnum):
@@ -171,7 +173,7 @@ class _Session:
         Raises:
             Exit: there were findings or alerts, or the last look could not read the store.
         """
-        watcher, looks, trouble = self._watcher, 0, None
+        watcher, looks, trouble, failed = self._watcher, 0, None, 0
         try:
             has_other_receiver = self.webhook is not None or self.textfile is not None
             with nullcontext() if has_other_receiver else reader_needed():
@@ -180,11 +182,12 @@ class _Session:
                     looks += not watcher.has_more
                     if watcher.trouble is not None and watcher.trouble != trouble:
                         self._messages.warn(f"{watcher.trouble}; looking again")
+                    failed = failed + 1 if watcher.trouble is not None and watcher.trouble == trouble else 0
                     trouble = watcher.trouble
                     self._write()
                     is_over = until is not None and time.monotonic() >= until
                     is_settled = not (watcher.has_more or watcher.is_unsettled or trouble)
-                    if is_over or (once and (is_settled or looks >= ONCE_LOOKS_MAX)):
+                    if is_over or (once and (is_settled or looks >= ONCE_LOOKS_MAX or failed >= ONCE_TROUBLE_MAX)):
                         break
                     if exit_on_finding and self._alert_count + self._finding_count:
                         break

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rmqtool.commands.app import run
+from rmqtool.commands.reading.watch import ONCE_TROUBLE_MAX
 from rmqtool.report.json_schemas import schema_text
 from tests.commands.schema_check import schema_errors
 from tests.conftest import Unpacked
@@ -67,6 +68,17 @@ def test_no_store_and_no_state(capsys: Any, store: GrowingStore, tmp_path: Path)
     wrong.write_text('{"format": "rmqtool-watch-state-1", "position": 3}')
     assert run(["watch", str(store.root), "--once", "--state", str(wrong)]) == 5
     assert "is damaged, or a state file of another version of watch" in capsys.readouterr().err
+
+
+def test_once_ends_where_something_cannot_be_read(
+    capsys: Any, store: GrowingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqtool.commands.reading.watch._wait", lambda *_: looks.append(1))
+    monkeypatch.setattr("rmqtool.watch.watcher.Watcher.look", lambda watcher: setattr(watcher, "trouble", "denied"))
+    looks: list[int] = []
+    assert run(["watch", str(store.root), "--once", *SIZES]) == 4
+    assert capsys.readouterr().err.count("looking again") == 1
+    assert len(looks) == ONCE_TROUBLE_MAX
 
 
 def test_once_continues_from_its_state(capsys: Any, store: GrowingStore, tmp_path: Path) -> None:
