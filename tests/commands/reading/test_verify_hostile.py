@@ -19,6 +19,7 @@ from rmqtool.commands.reading import verify as verify_module
 from rmqtool.errors import UnreadableError
 from rmqtool.store.source import ByteSource
 from rmqtool.store.view import DirectoryView
+from rmqtool.verify.files.reach import newest_record
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
 from tests.store_state import assert_store_unchanged
@@ -224,3 +225,19 @@ def test_names_reach_no_terminal_unescaped(store: Path) -> None:
         assert ran.code in (3, 4)
         assert all(line.isprintable() for line in (ran.out + ran.err).splitlines())
         assert "evil" in ran.out
+
+
+def test_queue_files_that_are_cut_while_it_runs_end_nothing(
+    golden_copy: Unpacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unit that was the newest may be gone when it is read once more."""
+    store = golden_copy("5.5.0-crashed")
+
+    def cut_before(context: Any) -> tuple[int, int]:
+        for file in store.glob("consumequeue/*/*/*"):
+            os.truncate(file, 0)
+        return newest_record(context)
+
+    monkeypatch.setattr("rmqtool.verify.run.newest_record", cut_before)
+    ran = rmqtool("verify", store, "--threads", "1", "--format", "json")
+    assert ran.code == 3, ran.err
