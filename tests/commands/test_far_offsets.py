@@ -80,13 +80,3 @@ def test_slots_that_a_setting_claims_are_not_read_from_a_hole(tmp_path: Path) ->
     before = READS.byte_count
     timed("forecast", store, "--broker-conf", conf, "--broker-version", "all")
     assert READS.byte_count - before < 16 << 20
-
-
-def test_settings_whose_queue_files_hold_no_whole_units_are_refused(tmp_path: Path) -> None:
-    """A broker rounds sizes up to whole units, and above the largest int it cannot."""
-    store, conf = far_store(tmp_path, 0), tmp_path / "broker.conf"
-    conf.write_text("mappedFileSizeConsumeQueue=2147483647\n")
-    options = ("--full", "--output", tmp_path / "copy", "--accept-loss", "--yes", "--broker-conf", conf)
-    ran = timed("recover", store, *options)
-    assert ran.code == 4
-    assert "no file of 2147483647 bytes holds whole units of 20 bytes" in ran.err

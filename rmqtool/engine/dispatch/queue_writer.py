@@ -16,7 +16,6 @@ from rmqtool.engine.dispatch.queue_entries import Int64s, QueueEntries
 from rmqtool.engine.dispatch.stream_writer import StreamWriter
 from rmqtool.engine.queues.loaded_files import LoadedFiles
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.errors import UnsupportedError
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END
 from rmqtool.store.sink import FileSink
@@ -72,13 +71,10 @@ class UnitWriter(StreamWriter):
 
         Args:
             directory: path of the queue in the store.
-            file_size: bytes of a full file.
-
-        Raises:
-            UnsupportedError: no whole number of units fills such a file, of which settings may speak.
+            file_size: bytes of a full file, a multiple of the unit's.
         """
-        if file_size <= 0 or file_size % unit_size:
-            raise UnsupportedError(f"{directory}: no file of {file_size} bytes holds whole units of {unit_size} bytes")
+        assert file_size > 0, file_size
+        assert file_size % unit_size == 0, file_size
         end = end or QueueEnd()
         super().__init__(sink, directory, file_size, (end.last_start, end.last_path), end.end)
         self._physical_offset = end.physical_offset
