@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 
@@ -39,8 +38,7 @@ def config_files(stores: Sequence[Store], names: Collection[str], *, with_offset
                     table[name] = join(table[name], entry) if name in table else entry
         if configs:
             kept = {name: value for name, value in configs[0].items() if name == _VERSION}
-            text = json.dumps({**kept, _TABLES[path]: table}, ensure_ascii=False, separators=(",", ":"))
-            contents[path] = text.encode("utf-8", "surrogateescape")
+            contents[path] = config_bytes({**kept, _TABLES[path]: table})
     return contents
 
 

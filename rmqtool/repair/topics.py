@@ -6,7 +6,6 @@ without a message has no file. Broker: `TopicConfigManager#load`; the type is th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -29,6 +28,7 @@ from rmqtool.store.config.config_json import (
     TOPICS,
     ConfigFile,
     ConfigState,
+    config_bytes,
     consumer_offsets,
     misnamed_topics,
     named_topics,
@@ -101,9 +101,8 @@ def plan_topics(store: Store, rules: BrokerRules, restored: frozenset[str] | Non
         "dataVersion": next_version(value.get("dataVersion")),
         "topicConfigTable": {**table, **entries},
     }
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     make = create_file if config.state is ConfigState.ABSENT else replace_file
-    step = make(store.view, TOPICS, Literal(text.encode("utf-8", "surrogateescape")), _WHY if entries else _WHY_NAMED)
+    step = make(store.view, TOPICS, Literal(config_bytes(content)), _WHY if entries else _WHY_NAMED)
     if entries:
         notes.append("correct a guess with mqadmin updateTopic or updateTopicPerm once the broker runs")
     return PlannedRepair((step,), tuple(notes))

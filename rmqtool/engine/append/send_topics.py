@@ -6,7 +6,6 @@ Broker: `TopicConfigManager#init`, `#createTopicInSendMessageMethod`, `#createTo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +20,7 @@ from rmqtool.store.config.config_json import (
     COMPACTION,
     TOPICS,
     ConfigFile,
+    config_bytes,
     next_version,
     table_of,
     topic_entry,
@@ -131,8 +131,7 @@ class SendTopics:
             "dataVersion": next_version(self._value.get("dataVersion")),
             "topicConfigTable": {**_table(self._value), topic: entry},
         }
-        text = json.dumps(self._value, ensure_ascii=False, indent="\t", separators=(",", ":"))
-        self._write(TOPICS, text.encode("utf-8", "surrogateescape"))
+        self._write(TOPICS, config_bytes(self._value, indent="\t"))
         created = self._topics[topic] = _topic(entry)
         return created
 

@@ -5,7 +5,6 @@ Broker: `ConfigManager#load` (reads `.bak` where the file is no good), `Consumer
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, ConfigState, named_topics, table_of
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, ConfigState, config_bytes, named_topics, table_of
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
@@ -74,9 +73,8 @@ def _newest_offsets(store: Store) -> Step:
             of_name[key] = max(queue_offset, int(of_name.get(key, queue_offset)))
     if not newer:
         return _content_step(store, CONSUMER_OFFSETS, _bytes(store, f"{CONSUMER_OFFSETS}.bak"), _FROM_BACKUP)
-    text = json.dumps({**value, "offsetTable": table}, ensure_ascii=False, separators=(",", ":"))
     why = f"{_FROM_BACKUP}; what is whole in the file is newer, so consumers get {newer} messages fewer again"
-    return _content_step(store, CONSUMER_OFFSETS, text.encode("utf-8", "surrogateescape"), why)
+    return _content_step(store, CONSUMER_OFFSETS, config_bytes({**value, "offsetTable": table}), why)
 
 
 def offsets_before_cut(content: bytes) -> dict[str, dict[int, int]]:
@@ -113,9 +111,8 @@ def _clamped(store: Store, beyond: list[Finding]) -> Step:
         table[key] = queues
         if isinstance(queues, dict):
             table[key] = {queue: _limited(ends, topic, queue, consumed) for queue, consumed in queues.items()}
-    text = json.dumps({**value, "offsetTable": table}, ensure_ascii=False, separators=(",", ":"))
     why = f"{len(beyond)} consumer offsets are past the end of their queue"
-    return _content_step(store, CONSUMER_OFFSETS, text.encode("utf-8", "surrogateescape"), why)
+    return _content_step(store, CONSUMER_OFFSETS, config_bytes({**value, "offsetTable": table}), why)
 
 
 def _limited(ends: dict[Any, str | None], topic: str, queue: Any, queue_offset: Any) -> Any:

@@ -8,6 +8,7 @@ means to a later start is decided above; here it is only read. A relaxed grammar
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -50,7 +51,18 @@ _OF_CONSUMERS: Final = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS)
 _NUMBERS_OF_TOPIC: Final = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 _TRUTHS: Final = ("true", "false", "")
 """Texts that a broker takes for a truth value or for none."""
+_HALF: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Halves of surrogate pairs that stand for no byte."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+
+
+def config_bytes(document: Mapping[Any, Any], *, indent: str | None = None) -> bytes:
+    """A configuration file's content; names that are no UTF-8 stay the bytes that they are.
+
+    The half of a surrogate pair, which no bytes stand for, is escaped: JSON has it, and so has Java.
+    """
+    text = json.dumps(document, ensure_ascii=False, indent=indent, separators=(",", ":"))
+    return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text).encode("utf-8", "surrogateescape")
 
 
 class ConfigState(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rmqtool.store.config.config_json import (
     ConfigState,
     TopicConfig,
     batch_topics,
+    config_bytes,
     consumer_offsets,
     misnamed_topics,
     named_topics,
@@ -155,6 +157,12 @@ def test_half_of_a_surrogate_pair_is_what_java_writes(tmp_path: Path) -> None:
     half = b'"A\\ud800"'
     config = read(tmp_path, own=b'{"topicConfigTable":{' + half + b':{"attributes":{"queue.type":' + half + b"}}}}")
     assert [(name, said.queue_type) for name, said in topics(config).items()] == [("A?", "A?")]
+
+
+@pytest.mark.parametrize("name", ["orders", "\udcff", "A\ud800", "\udfff\ud83d", "\U0001f600", "ä"])
+def test_what_is_written_is_read_again(name: str) -> None:
+    content = config_bytes({"offsetTable": {f"{name}@g": {"0": 1}}})
+    assert json.loads(content.decode("utf-8", "surrogateescape")) == {"offsetTable": {f"{name}@g": {"0": 1}}}
 
 
 def test_the_configuration_decides_which_topics_have_batch_queues() -> None:
