@@ -9,7 +9,6 @@ version reads, and how, is `ReadSettings`; the versions' own are in `engine/rule
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,8 +33,8 @@ SIZE_MAX: Final = 1 << 20
 PATH_SPLITTER: Final = ","
 """Between the paths of a commitlog that lies on several disks (system property `rocketmq.broker.multiPathSplitter`)."""
 
-_PATH_NAME: Final = re.compile("path|dir|home", re.IGNORECASE)
-"""Settings that name a file or directory."""
+_PATHS: Final = ("storePathRootDir", "storePathCommitLog", "storePathDLedgerCommitLog", "readOnlyCommitLogStorePaths")
+"""Settings that name directories of the store."""
 _IN_ROCKSDB: Final = "defaultrocksdb"
 _SIDES: Final = {"default": "file", _IN_ROCKSDB: "rocksdb"}
 _SIDE_ROLES: Final = ("combineCQPreferCQType", "combineAssignOffsetCQType")
@@ -232,7 +231,7 @@ def broker_conf(
     Raises:
         UnreadableError: a path in it has a character that no path has.
     """
-    if odd := [name for name, value in properties.items() if "\0" in value and _PATH_NAME.search(name)]:
+    if odd := [name for name in _PATHS if "\0" in properties.get(name, "")]:
         raise UnreadableError(
             f"{path}: no broker starts with this file: {odd[0]} has the character NUL, as no path has"
         )
