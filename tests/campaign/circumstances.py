@@ -122,7 +122,8 @@ def run_under(
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "rmqtool", *map(str, arguments)],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=errors, env=environment, preexec_fn=circumstance.before,  # noqa: PLW1509
+            stdin=subprocess.DEVNULL, stdout=out, stderr=errors, env=environment,
+            preexec_fn=circumstance.before,  # noqa: PLW1509
         )  # fmt: skip
         if circumstance.meanwhile is not None:
             circumstance.meanwhile(process)
