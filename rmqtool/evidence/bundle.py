@@ -349,7 +349,7 @@ def _parsed_manifest(raw: bytes) -> BundleManifest:
         raise BundleError(f"a bundle of version {manifest.get('version')!r}; this rmqtool reads version {VERSION}")
     try:
         return msgspec.convert(manifest, BundleManifest)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise BundleError(f"has a manifest with a wrong field: {error}") from error
 
 

@@ -49,7 +49,7 @@ def edited_json(chosen: random.Random, text: bytes) -> bytes:
         return _odd_text(chosen, text)
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return edited_bytes(chosen, text)
     for _ in range(chosen.choice((1, 1, 2, 4))):
         document = edited_value(chosen, document)
