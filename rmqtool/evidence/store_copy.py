@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import UnreadableError, UnsupportedError, WriteError
-from rmqtool.evidence.config_shapes import shape_of
+from rmqtool.evidence.config_shapes import Rebuild, shape_of
 from rmqtool.evidence.pseudonyms import Pseudonyms
-from rmqtool.evidence.redact_config import redact_config
 from rmqtool.evidence.redact_log import CHUNK, redact_log, redact_records
+from rmqtool.evidence.redact_record import masked
 from rmqtool.evidence.redact_units import KINDS, redact_numbers
 from rmqtool.store.config.config_json import SIZE_MAX
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.relaxed_json import JsonError
 from rmqtool.store.source import ByteSource, read_range, read_salvaging, reason
 from rmqtool.store.view import Entry
 
@@ -158,6 +159,21 @@ def _chunks(
             yield from redact_numbers(kind, source, slot_count, [(0, source.size)])
         else:
             yield from _data(source)
+
+
+def redact_config(path: str, raw: bytes, pseudonyms: Pseudonyms) -> bytes:
+    """A file with as many bytes as before; one that is no such JSON is masked, which is none either.
+
+    Args:
+        path: of a file of which something is declared.
+    """
+    shape = shape_of(path)
+    assert shape is not None
+    try:
+        text = Rebuild(pseudonyms.names.each, pseudonyms.letters).text(raw, shape)
+    except JsonError:
+        return masked(raw)
+    return text.ljust(len(raw)) if len(text) <= len(raw) else masked(raw)
 
 
 def current_of(source: ByteSource) -> bytes:

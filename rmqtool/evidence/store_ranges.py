@@ -15,7 +15,6 @@ from typing import Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.evidence.pseudonyms import Pseudonyms
-from rmqtool.evidence.redact_config import redact_config
 from rmqtool.evidence.redact_log import Chunks, read_or_zeros, redact_range
 from rmqtool.evidence.redact_units import redact_numbers
 from rmqtool.evidence.store_copy import (
@@ -26,6 +25,7 @@ from rmqtool.evidence.store_copy import (
     files_of,
     included_of,
     inside,
+    redact_config,
     shown_path,
     write_chunks,
 )

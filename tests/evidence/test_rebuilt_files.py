@@ -13,10 +13,18 @@ import pytest
 
 from rmqtool.evidence import config_shapes
 from rmqtool.evidence.broker_log import end_of_log
-from rmqtool.evidence.config_shapes import Attributes, Fields, Items, Map, Shape, names_in_config, shape_of
+from rmqtool.evidence.config_shapes import (
+    Attributes,
+    Fields,
+    Items,
+    Map,
+    Shape,
+    names_in_config,
+    shape_of,
+)
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.pseudonyms import Pseudonyms
-from rmqtool.evidence.redact_config import redact_config
+from rmqtool.evidence.store_copy import redact_config
 from rmqtool.store.relaxed_json import parse_relaxed_json
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool

@@ -232,9 +232,7 @@ def broker_conf(
         UnreadableError: a path in it has a character that no path has.
     """
     if odd := [name for name in _PATHS if "\0" in properties.get(name, "")]:
-        raise UnreadableError(
-            f"{path}: no broker starts with this file: {odd[0]} has the character NUL, as no path has"
-        )
+        raise UnreadableError(f"{path}: {odd[0]} has the character NUL, which no path has")
     conf = BrokerConf(path, properties, reads)
     numbers, odd_sizes = {}, []
     for key, name in _SIZES.items():
@@ -249,7 +247,7 @@ def broker_conf(
         rounded = -(-size // UNIT_SIZE) * UNIT_SIZE
         if rounded <= JAVA_INT_MAX:
             numbers["consumequeue_file_size"] = rounded
-        else:  # to the broker it is negative
+        else:
             del numbers["consumequeue_file_size"]
             odd_sizes += [
                 name for name, field in _SIZES.items() if field == "consumequeue_file_size" and conf.number(name)
