@@ -8,26 +8,17 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.evidence.plausible import BOUNDS, MASK, is_plausible, masked_entries, masked_slots, masked_units
-from rmqtool.formats import checkpoint, consumequeue, index, timer
+from rmqtool.formats import consumequeue, index
 from rmqtool.formats.layout import Format
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import ByteSource, read_salvaging
+from rmqtool.store.unit_files import SINGLE_UNITS, UNITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Chunks = Iterator[tuple[int, bytes]]
 CHUNK: Final = 1 << 20
-UNITS: Final = {
-    FileKind.CONSUMEQUEUE: consumequeue.UNIT,
-    FileKind.BATCH_CONSUMEQUEUE: consumequeue.BATCH_UNIT,
-    FileKind.COMPACTION_QUEUE: consumequeue.BATCH_UNIT,
-    FileKind.TIMER_WHEEL: timer.SLOT,
-    FileKind.TIMER_LOG: timer.UNIT,
-}
-"""Files that are units of one format from the first byte to the last."""
-_HEADS: Final = {FileKind.CHECKPOINT: checkpoint.CHECKPOINT, FileKind.TIMER_CHECK: timer.CHECK}
-"""Files that begin with one unit, after which a broker writes nothing."""
 _TEXTS: Final = {
     FileKind.ABORT: re.compile(rb"\d{1,10}\s{0,2}"),
     FileKind.ABORT_BACKUP: re.compile(rb"\d{1,10}\s{0,2}"),
@@ -37,7 +28,7 @@ _TEXTS: Final = {
 _SMALL_MAX: Final = 1 << 20
 """Bytes of a file with a header, or of text; brokers write 4096 at most."""
 _EXTENSION_HEAD: Final = Struct(consumequeue.EXTENSION_UNIT.struct_code)
-KINDS: Final = frozenset({*UNITS, *_HEADS, *_TEXTS, FileKind.INDEX, FileKind.CONSUMEQUEUE_EXT})
+KINDS: Final = frozenset({*UNITS, *SINGLE_UNITS, *_TEXTS, FileKind.INDEX, FileKind.CONSUMEQUEUE_EXT})
 """Kinds of files that hold numbers only."""
 
 
@@ -57,8 +48,8 @@ def redact_numbers(
     if kind in UNITS:
         declared = UNITS[kind]
         return _redacted(source, ranges, 0, declared.size or 1, lambda _at, raw: masked_units(declared, raw))
-    if kind in _HEADS:
-        return _cut(_redacted_head(source, _HEADS[kind]), ranges)
+    if kind in SINGLE_UNITS:
+        return _cut(_redacted_head(source, SINGLE_UNITS[kind]), ranges)
     return _cut(_redacted_text(source, _TEXTS[kind]), ranges)
 
 

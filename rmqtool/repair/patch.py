@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rmqtool.errors import UnsupportedError, UsageError
-from rmqtool.formats import checkpoint, commitlog, consumequeue, dledger, index, timer
+from rmqtool.formats import commitlog, consumequeue, dledger, index
 from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.layout import Format
 from rmqtool.formats.record_crc import PROPERTY_SIZE, masked_crc, record_crc_property, stored_record_crc
@@ -30,6 +30,7 @@ from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of
 from rmqtool.store.index_slots import infer_slot_count
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.source import ByteSource, FileSource, Literal, read_range
+from rmqtool.store.unit_files import SINGLE_UNITS, UNITS
 from rmqtool.store.view import StoreView
 
 if TYPE_CHECKING:
@@ -37,16 +38,6 @@ if TYPE_CHECKING:
 
 COPY_BYTES_MAX: Final = 64 << 20
 """Bytes that one patch copies; whole files are replaced by other means."""
-_UNITS: Final = {
-    FileKind.CONSUMEQUEUE: consumequeue.UNIT,
-    FileKind.BATCH_CONSUMEQUEUE: consumequeue.BATCH_UNIT,
-    FileKind.COMPACTION_QUEUE: consumequeue.BATCH_UNIT,
-    FileKind.TIMER_WHEEL: timer.SLOT,
-    FileKind.TIMER_LOG: timer.UNIT,
-}
-"""What a file is a row of."""
-_WHOLE: Final = {FileKind.CHECKPOINT: checkpoint.CHECKPOINT, FileKind.TIMER_CHECK: timer.CHECK}
-"""What a file begins with."""
 _COLUMNS: Final = [("physical_offset", "i8"), ("size", "i8"), ("topic_number", "i8")]
 _LOGS: Final = (FileKind.COMMITLOG, FileKind.COMPACTION_LOG)
 
@@ -159,16 +150,16 @@ def _structure(store: Store, request: PatchRequest, source: ByteSource) -> _Stru
         raise UsageError(f"--at: {request.path} has {source.size} bytes")
     if kind in _LOGS or (kind is FileKind.DLEDGER and "/data/" in request.path):
         return _record(source, at, is_dledger=kind is FileKind.DLEDGER)
-    if kind in _WHOLE:
-        return _unit(source, _WHOLE[kind], 0, at, 1)
+    if kind in SINGLE_UNITS:
+        return _unit(source, SINGLE_UNITS[kind], 0, at, 1)
     if kind is FileKind.INDEX:
         return _index_part(store, request.path, source, at)
     if kind is FileKind.DLEDGER and "/index/" in request.path:
         return _unit(source, dledger.INDEX_UNIT, 0, at)
     if kind is FileKind.CONSUMEQUEUE_EXT:
         return _declared(source, consumequeue.EXTENSION_UNIT, at, _extension_size(source, at))
-    if kind in _UNITS:
-        return _unit(source, _UNITS[kind], 0, at)
+    if kind in UNITS:
+        return _unit(source, UNITS[kind], 0, at)
     if kind is FileKind.CONFIG:
         raise UnsupportedError(f"{request.path}: a text file without declared fields; edit it with an editor")
     what = "" if kind.value == request.path else f"{kind.value}: "
