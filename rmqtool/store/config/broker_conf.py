@@ -9,6 +9,7 @@ version reads, and how, is `ReadSettings`; the versions' own are in `engine/rule
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,8 @@ PATH_SPLITTER: Final = ","
 
 _PATHS: Final = ("storePathRootDir", "storePathCommitLog", "storePathDLedgerCommitLog", "readOnlyCommitLogStorePaths")
 """Settings that name directories of the store."""
+_IN_NO_PATH: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
+"""NUL, and halves of surrogate pairs that stand for no byte."""
 _IN_ROCKSDB: Final = "defaultrocksdb"
 _SIDES: Final = {"default": "file", _IN_ROCKSDB: "rocksdb"}
 _SIDE_ROLES: Final = ("combineCQPreferCQType", "combineAssignOffsetCQType")
@@ -231,8 +234,8 @@ def broker_conf(
     Raises:
         UnreadableError: a path in it has a character that no path has.
     """
-    if odd := [name for name in _PATHS if "\0" in properties.get(name, "")]:
-        raise UnreadableError(f"{path}: {odd[0]} has the character NUL, which no path has")
+    if odd := [name for name in _PATHS if _IN_NO_PATH.search(properties.get(name, ""))]:
+        raise UnreadableError(f"{path}: {odd[0]} has a character that no path has")
     conf = BrokerConf(path, properties, reads)
     numbers, odd_sizes = {}, []
     for key, name in _SIZES.items():

@@ -121,7 +121,10 @@ def run_batch(batch: Batch) -> DoorTally:
     tally = DoorTally()
     for number in range(batch.begin, batch.end):
         with _folder() as folder:
-            _run_one(batch.kind, batch.seed, number, folder, tally)
+            try:
+                _run_one(batch.kind, batch.seed, number, folder, tally)
+            except Exception as error:  # noqa: BLE001 - else one input ends the whole run
+                tally.failures.append(f"--only {batch.kind}:{number} --seed {batch.seed} broke off: {error!r}")
     return tally
 
 
