@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -42,14 +42,23 @@ class Run:
     wrong: list[str]
     lines: list[str]
     count: int = 0
+    usual: dict[str, int] = field(default_factory=dict)
+    """Exit codes of command lines without a circumstance."""
 
     def command(
         self, line: str, bounds: Bounds = USUAL, *, may_change: bool = False, exits: frozenset[int] = EXITS,
         setup: Callable[[], None] | None = None, environment: dict[str, str | None] | None = None,
         meanwhile: Callable[[subprocess.Popen[bytes]], None] | None = None, closed: Sequence[int] = (),
-        compared: bool = True,
-    ) -> None:  # fmt: skip
-        """Run one command line; what it broke is kept."""
+        compared: bool = True, as_ever: bool = False,
+    ) -> int:  # fmt: skip
+        """Run one command line; its exit code. What it broke is kept.
+
+        Args:
+            as_ever: whether it is to end as it does without a circumstance.
+        """
+        if as_ever and line not in self.usual:
+            self.usual[line] = self.command(line, bounds)
+            self.empty_out()
         self.count += 1
         before = tree_state(self.folder / "store") if compared else {}
         name, *options = line.split()
@@ -86,9 +95,17 @@ class Run:
             wrong.append("the store changed")
         wrong += [f"left {path.name} in the directory for temporary files" for path in (self.folder / "tmp").iterdir()]
         wrong += _group_left(process.pid)
+        if as_ever and code != self.usual[line]:
+            wrong.append(f"exit {code}, and {self.usual[line]} as ever")
         shown = f"{line}: exit {code}, {ending.memory_bytes // MIB} MiB, {ending.cpu_seconds:.1f} s"
         self.lines.append(shown)
         self.wrong += [f"[{line}] {text}" for text in wrong]
+        return code
+
+    def empty_out(self) -> None:
+        """Remove results, which no command overwrites."""
+        shutil.rmtree(self.folder / "out")
+        (self.folder / "out").mkdir()
 
 
 _ENDED_BY: Final = frozenset({signal.SIGTERM, signal.SIGPIPE})
@@ -162,9 +179,9 @@ def few_descriptors(run: Run) -> None:
     write_files(golden("5.5.0-crashed"), run.folder / "store")
     for limit in (64, 32, 20, 12):
         for line in (*READERS, "report --html ../out/page.html", "salvage --dry-run"):
-            run.command(line, setup=lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
-            shutil.rmtree(run.folder / "out")
-            (run.folder / "out").mkdir()
+            setup = lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # noqa: E731
+            run.command(line, setup=setup, as_ever=limit == 64)
+            run.empty_out()
 
 
 def little_address_space(run: Run) -> None:
@@ -181,7 +198,7 @@ def closed_descriptors(run: Run) -> None:
     write_files(tiny(), run.folder / "store")
     for closed in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)):
         for line in ("info", "verify --threads 1", "dump --format jsonl", "recover --dry-run"):
-            run.command(line, closed=closed)
+            run.command(line, closed=closed, as_ever=1 not in closed)
 
 
 def signals(run: Run) -> None:
@@ -198,7 +215,7 @@ def signals(run: Run) -> None:
                 os.kill(process.pid, signal.SIGCONT)
 
     for line in READERS:
-        run.command(line, meanwhile=pause)
+        run.command(line, meanwhile=pause, as_ever=True)
     for line in ("dump --format jsonl --body hex", "verify --threads 1 --format jsonl", "stats", "info"):
         descriptors = os.pipe()
         os.close(descriptors[0])
@@ -221,13 +238,26 @@ def temporary_directories(run: Run) -> None:
     )
     for place in (None, str(run.folder / "absent"), str(run.folder / "file"), "/proc", "", "relative"):
         for line in lines:
-            run.command(line, environment={"TMPDIR": place})
+            run.command(line, environment={"TMPDIR": place}, as_ever=True)
     with _mounted(run.folder / "mounted", "noexec") as mounted:
         for line in lines if mounted else ():
             run.command(line, environment={"TMPDIR": str(run.folder / "mounted")})
     with _mounted(run.folder / "mounted", "ro") as mounted:
         for line in lines if mounted else ():
             run.command(line, environment={"TMPDIR": str(run.folder / "mounted")})
+
+
+def bare_environment(run: Run) -> None:
+    """No home, no cache that may be written, no locale, and files of 64 MiB at most."""
+    write_files(golden("5.5.0-many-no-checkpoint-abort"), run.folder / "store")
+    lines = (*READERS, "evidence --output ../out/bundle", "report --html ../out/page.html")
+    size = 64 * MIB
+    for line in lines:
+        for environment in ({"HOME": None, "XDG_CACHE_HOME": "/proc/self"}, {"LC_ALL": "C", "LANG": None}):
+            run.command(line, environment=environment, as_ever=True)
+            run.empty_out()
+        run.command(line, setup=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)), as_ever=True)
+        run.empty_out()
 
 
 def immutable_files(run: Run) -> None:
@@ -268,9 +298,8 @@ def wrong_clock(run: Run) -> None:
         path = f"{run.folder / 'home'}:{os.environ.get('PYTHONPATH', os.getcwd())}"  # noqa: PTH109
         lines = (*READERS, "dump --from-time 2h", "dump --pending", "report --html ../out/page.html", "watch --once")
         for line in lines:
-            run.command(line, environment={"PYTHONPATH": path})
-            shutil.rmtree(run.folder / "out")
-            (run.folder / "out").mkdir()
+            run.command(line, environment={"PYTHONPATH": path}, as_ever=line in READERS)
+            run.empty_out()
 
 
 def refused_databases(run: Run) -> None:
@@ -296,6 +325,7 @@ CIRCUMSTANCES: Final[dict[str, Callable[[Run], None]]] = {
     "closed": closed_descriptors,
     "signals": signals,
     "temporary": temporary_directories,
+    "environment": bare_environment,
     "immutable": immutable_files,
     "clock": wrong_clock,
     "databases": refused_databases,
