@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -120,8 +121,8 @@ class RecordedAnswers:
         return answers
 
     def as_text(self) -> bytes:
-        """As a bundle holds them."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1)
+        """As a bundle holds them; a path that is no UTF-8 has half surrogates, which are escaped."""
+        return json.dumps(msgspec.to_builtins(self), indent=1).encode()
 
 
 def parse_answers(raw: bytes) -> RecordedAnswers:
@@ -131,8 +132,8 @@ def parse_answers(raw: bytes) -> RecordedAnswers:
         BundleError: they are not what a bundle holds.
     """
     try:
-        answers = msgspec.json.decode(raw, type=RecordedAnswers)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        answers = msgspec.convert(json.loads(raw), type=RecordedAnswers)
+    except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors too
         raise BundleError(f"has answers with a wrong field: {error}") from error
     known = {"records", "bytes", "units", "entries"}
     if answers.verify.checked.keys() != known or any(finding.id not in BY_ID for finding in answers.verify.listed):

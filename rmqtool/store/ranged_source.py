@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
-from rmqtool.store.source import READS
+from rmqtool.store.source import READS, LostRangeError, reason
 
 FETCH_MIN: Final = 128 << 10
 FETCH_MAX: Final = 8 << 20
@@ -128,32 +128,33 @@ class RangedSource:
         # What is known to be bad is left out, so that its neighbors are still read.
         for bad_start, bad_end in self._trouble.bad:
             if bad_start <= position < bad_end:
-                raise OSError(errno.EIO, "a range that could not be read before")
+                raise LostRangeError("a range that could not be read before", position, bad_end)
             if position < bad_start:
                 end = min(end, bad_start)
             else:
                 start = max(start, bad_end)
         try:
             return start, self._get(start, end)
-        except OSError:
+        except OSError as error:
             if end - start <= FETCH_MIN or self._is_given_up:
-                self._note_bad(start, end)
-                raise
+                raise self._lost(start, end, error) from error
         self._step = FETCH_MIN
         start = max(start, position // FETCH_MIN * FETCH_MIN)
         end = min(end, start + FETCH_MIN)
         try:
             return start, self._get(start, end)
-        except OSError:
-            self._note_bad(start, end)
-            raise
+        except OSError as error:
+            raise self._lost(start, end, error) from error
 
     @property
     def _is_given_up(self) -> bool:
         return self._trouble.failures >= FAILURES_MAX
 
-    def _note_bad(self, start: int, end: int) -> None:
-        self._trouble.bad.append((0, self.size) if self._is_given_up else (start, end))
+    def _lost(self, start: int, end: int, error: OSError) -> LostRangeError:
+        """Note a range that was asked for in vain, or all of a file that is given up."""
+        bad = (0, self.size) if self._is_given_up else (start, end)
+        self._trouble.bad.append(bad)
+        return LostRangeError(reason(error), start, bad[1])
 
     def _chosen(self, position: int, byte_count: int) -> tuple[int, int]:
         """The range to fetch for one that is asked for."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError, UsageError, how_to_install
+from rmqtool.quantities import JAVA_INT_MAX
 from rmqtool.store.file_kinds import is_broker_directory
 from rmqtool.store.ranged_source import Health, RangedSource, one_line, without_user
 from rmqtool.store.view import Entry, EntryKind, StoreView
@@ -191,6 +192,8 @@ class RemoteView:
             raise UnreadableError(f"{path}: no such file")
         if not entry.is_file:
             raise UnreadableError(f"{path}: not a regular file")
+        if entry.size > JAVA_INT_MAX:
+            raise UnreadableError(f"{path}: {entry.size} bytes are said to be there, more than any file of a broker")
         whole = f"{self.place.path}/{path}"
         return RangedSource(path, entry.size, lambda: self.place.filesystem.open_input_file(whole), self._health)
 

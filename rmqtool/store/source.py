@@ -62,6 +62,18 @@ class ByteSource(Protocol):
     def close(self) -> None: ...
 
 
+class LostRangeError(OSError):
+    """A range that the source knows not to get: none of its sectors need be asked for.
+
+    Attributes:
+        start, end: file positions; the read that failed touches the range.
+    """
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        super().__init__(errno.EIO, text)
+        self.start, self.end = start, end
+
+
 class Closable:
     """A context manager that closes itself."""
 
@@ -220,6 +232,15 @@ def read_salvaging(source: ByteSource, position: int, buffer: memoryview) -> lis
 def _salvage(source: ByteSource, position: int, buffer: memoryview, missing: list[tuple[int, int]]) -> None:
     try:
         count = source.read_into(position, buffer)
+    except LostRangeError as lost:
+        start, end = max(0, lost.start - position), min(len(buffer), lost.end - position)
+        if start:
+            _salvage(source, position, buffer[:start], missing)
+        buffer[start:end] = bytes(end - start)
+        missing.append((position + start, position + end))
+        if end < len(buffer):
+            _salvage(source, position + end, buffer[end:], missing)
+        return
     except OSError:
         middle = _sector_boundary(position, position + len(buffer))
         if middle is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import random
 import tarfile
 from collections.abc import Callable
@@ -144,6 +145,27 @@ def test_path_that_no_store_has_is_refused(path: str, golden: Unpacked, tmp_path
         unpack(other, new_folder(tmp_path))
     ran = rmqtool("verify", other)
     assert (ran.code, ran.out) == (4, "")
+
+
+@pytest.mark.parametrize("field", ["path", "included"])
+def test_half_a_character_anywhere_is_no_internal_error(field: str, golden: Unpacked, tmp_path: Path) -> None:
+    def change(manifest: Manifest, _members: dict[str, bytes]) -> None:
+        assert field in manifest["files"][0]
+        manifest["files"][0][field] = "\ud800"
+
+    ran = rmqtool("verify", forged(made(golden(HOLE), tmp_path / "bundle"), change))
+    assert ran.code == 4
+    assert "internal error" not in ran.err
+
+
+def test_a_path_that_is_no_text_goes_both_ways(golden_copy: Unpacked, tmp_path: Path) -> None:
+    store = golden_copy(HOLE)
+    folder = store / "consumequeue" / os.fsdecode(b"\xff\xfe")
+    folder.mkdir()
+    (folder / os.fsdecode(b"\xff")).write_bytes(b"x")
+    ran = rmqtool("verify", made(store, tmp_path / "bundle"), "--format", "json")
+    assert ran.code == rmqtool("verify", store).code
+    assert "\\udcff" in ran.out
 
 
 @pytest.mark.parametrize("field", ["size", "mtime_ns"])

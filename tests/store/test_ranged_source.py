@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from rmqtool.errors import UnreadableError
+from rmqtool.quantities import JAVA_INT_MAX
 from rmqtool.store.ranged_source import FAILURES_MAX, FETCH_MAX, FETCH_MIN, PATIENCE_S, Health, RangedSource
+from rmqtool.store.remote import RemotePlace, RemoteView
 from rmqtool.store.source import read_salvaging
+from rmqtool.store.view import Entry, EntryKind
 
 MIB = 1 << 20
 
@@ -120,6 +124,33 @@ def test_a_file_that_fails_always_is_given_up() -> None:
         source = source_of(served, health=health)
         assert read_salvaging(source, at, memoryview(buffer)) == [(at, at + 4 * MIB)]
     assert len(served.asked) <= FAILURES_MAX
+
+
+def test_a_bad_range_is_no_disk_whose_sectors_are_looked_for() -> None:
+    served = Served(1 << 30, bad=((0, 1 << 30),))
+
+    class Counted(RangedSource):
+        reads = 0
+
+        def read_into(self, position: int, buffer: memoryview) -> int:
+            Counted.reads += 1
+            return super().read_into(position, buffer)
+
+    buffer = bytearray(4 * MIB)
+    source = Counted("file", served.length, served.open, Health())
+    for at in range(0, 1 << 30, 64 * MIB):
+        assert read_salvaging(source, at, memoryview(buffer)) == [(at, at + 4 * MIB)]
+    assert Counted.reads <= 16 + FAILURES_MAX
+
+
+def test_a_size_that_no_file_of_a_broker_has_is_not_believed() -> None:
+    for size, is_known in ((JAVA_INT_MAX, True), (JAVA_INT_MAX + 1, False), (1 << 62, False)):
+        view = RemoteView(RemotePlace(None, "bucket", "s3://bucket"), {"": [Entry("abort", EntryKind.FILE, size)]})
+        if is_known:
+            assert view.open("abort").size == size
+            continue
+        with pytest.raises(UnreadableError, match=f"abort: {size} bytes"):
+            view.open("abort")
 
 
 def test_a_bad_file_is_no_reason_to_give_up_the_others() -> None:

@@ -14,6 +14,7 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, queue_key, topic_text
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
@@ -55,7 +56,8 @@ class Doubts:
         is_of_log = new_finding.id.startswith("commitlog.") and new_finding.id != REPEATED
         if is_of_log and new_finding.physical_offset is not None:
             self._places.append(new_finding.physical_offset)
-            self._ends.append(new_finding.physical_offset + max(1, new_finding.length or 0))
+            end = new_finding.physical_offset + max(1, new_finding.length or 0)
+            self._ends.append(min(end, JAVA_LONG_MAX))  # a sparse file may claim any size
 
     def counter(self) -> _Counter:
         """All that was kept."""

@@ -11,8 +11,11 @@ from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.match.undispatched_headers import Doubts
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.verify.stores import above_note, verified
@@ -150,3 +153,9 @@ def test_the_last_record_of_a_queue_does_not_begin_another_one(golden_copy: Unpa
     (row,) = [row for row in verified(path, version)[1] if row.id == MISSING]
     assert (row.physical_offset, row.queue_offset, row.count) == (place.start, 0, place.queue_offset)
     assert row.topic == (place.topic[:-1] + bytes([last])).decode()
+
+
+def test_a_range_of_any_length_has_an_end() -> None:
+    doubts = Doubts()
+    doubts.add(finding("commitlog.unreadable-range", "commitlog/x", "", physical_offset=5, length=1 << 63))
+    assert doubts.counter().between(JAVA_LONG_MAX - 1, JAVA_LONG_MAX)
