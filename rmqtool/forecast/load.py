@@ -15,9 +15,9 @@ from typing import Final
 
 from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.errors import UnreadableError
+from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.timer import WHEEL_SIZE
-from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX, SEGMENT_START_MAX
+from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.store.config.config_json import (
     CONSUMER_FILTERS,
     DELAY_OFFSETS,
@@ -111,8 +111,8 @@ def load_files(
             raise LoadFailure(_mismatch(entry, file_size))
         if start is None:
             raise LoadFailure(f"{entry.path}: the name is not a number")
-        if start > SEGMENT_START_MAX:
-            raise LoadFailure(f"{entry.path}: the file has offsets that are higher than the highest one")
+        if start > JAVA_LONG_MAX - file_size:
+            raise UnsupportedError(f"{entry.path}: what a broker does with offsets beyond the highest is not simulated")
         kept.append(Segment(entry, start))
     return tuple(kept)
 

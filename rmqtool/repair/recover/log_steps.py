@@ -98,7 +98,7 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
         directory = entry.path.rpartition("/")[0]
         if entry.is_file and directory in _log_directories(store) and entry.path not in misnamed:
             yield remove_file(
-                store.view, entry.path, "a file that does not belong to the commit log keeps a broker from starting"
+                store.view, entry.path, "a file that does not belong to the commit log may keep a broker from starting"
             )
 
 

@@ -308,7 +308,7 @@ class _Recover:
         for entry in self._store.files.get(FileKind.STRAY_QUEUE, ()):
             if entry.is_file and len(entry.path.split("/")) == _QUEUE_DEPTH:
                 yield remove_file(
-                    view, entry.path, "a file that does not belong to the queue keeps a broker from starting"
+                    view, entry.path, "a file that does not belong to the queue may keep a broker from starting"
                 )
         for finding in self._wrong:
             if finding.id in ("compaction.leftover-file", "index.misnamed-file"):
