@@ -15,10 +15,19 @@ from rmqtool.errors import RefusedError, WriteError
 from rmqtool.replication.connection import MasterLostError, ProtocolError
 from rmqtool.replication.log_copy import LogCopy
 from rmqtool.replication.mirror_status import MirrorStatus
-from rmqtool.replication.record_check import DivergedError, Until
+from rmqtool.replication.record_check import DivergedError, LateRecords, Until
 from rmqtool.replication.run import run_mirror
 from tests.replication.fake_master import QUICK, FakeMaster, frame
-from tests.replication.mirror_runs import FILE_SIZE, copied, demand_copy, mirrored, request
+from tests.replication.mirror_runs import (
+    FILE_SIZE,
+    copied,
+    demand_copy,
+    mirrored,
+    record_starts,
+    request,
+    store_time,
+    with_store_times,
+)
 
 
 def test_a_log_is_copied_byte_for_byte_and_nothing_is_acknowledged(tmp_path: Path, log: bytes) -> None:
@@ -83,6 +92,18 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, log: bytes, cut_after: 
         master.log, master.cut_after = whole, cut_after
         mirrored(tmp_path, master, until=Until(physical_offset=len(log)))
         demand_copy(tmp_path, master)
+
+
+def test_a_late_record_that_arrives_again_counts_once(tmp_path: Path, log: bytes) -> None:
+    starts = record_starts(log)
+    ahead_ms = store_time(log, starts[-1]) + 86_400_000
+    log = with_store_times(log, dict.fromkeys(starts[9:15], ahead_ms))
+    with FakeMaster(log, FILE_SIZE) as master:
+        mirrored(tmp_path, master, until=Until(physical_offset=1), file_size=FILE_SIZE)
+        master.cut_after = starts[17] + 200 + 200 + 200 + 200 + 200 + 200
+        _, status = mirrored(tmp_path, master, until=Until(time_ms=ahead_ms - 1), file_size=FILE_SIZE)
+        assert master.cut_after is None
+    assert (status.late, status.end_offset) == (LateRecords(starts[9], ahead_ms, 6), len(log))
 
 
 @pytest.mark.parametrize("kept", [100, 30_000, 65_500, 65_536, 70_001, 131_072])
