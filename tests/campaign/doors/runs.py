@@ -142,7 +142,8 @@ def keep_input(kind: str, seed: int, number: int, *, verbose: bool = False) -> i
 
 def _run_one(kind: str, seed: int, number: int, folder: Path, tally: DoorTally, *options: str) -> Input:
     prepare(folder)
-    chosen = KINDS[kind].make(random.Random(f"{kind} {seed} {number}"), folder)
+    with _deep_recursion():
+        chosen = KINDS[kind].make(random.Random(f"{kind} {seed} {number}"), folder)
     chosen.arguments = [*options, *chosen.arguments]
     ending, wrong = run_input(folder, chosen)
     tally.inputs += 1
@@ -155,6 +156,17 @@ def _run_one(kind: str, seed: int, number: int, folder: Path, tally: DoorTally, 
         command = " ".join(shlex.quote(os.fspath(word)) for word in chosen.arguments)
         tally.failures.append(f"--only {kind}:{number} --seed {seed} [{command[:300]}] {'; '.join(wrong[:6])}"[:3000])
     return chosen
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """For documents of any depth, which are edited and written by recursions; a command has the usual limit."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from rmqtool.fixtures.recipe import Run, make_store
 from rmqtool.fixtures.samples import Samples
 from tests.campaign.doors.bounds import Input
 from tests.campaign.doors.stores import MEMORY, VERSION, Files, files_below, write_files
-from tests.campaign.doors.texts import edited_bytes, edited_json, json_text
+from tests.campaign.doors.texts import edited_bytes, edited_json
 from tests.fuzz.tiny_recipes import TINY
 
 SCHEMA: Final = {
@@ -129,7 +129,7 @@ def make_schema_input(chosen: random.Random, folder: Path) -> Input:
     if chosen.random() < 0.6:
         raw = json.dumps(SCHEMA).encode()
         if chosen.random() < 0.4:
-            raw = json_text(chosen.choice(HOSTILE)).encode()
+            raw = json.dumps(chosen.choice(HOSTILE)).encode()
         if chosen.random() < 0.7:
             raw = edited_json(chosen, raw)
         if chosen.random() < 0.05:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -54,17 +53,7 @@ def edited_json(chosen: random.Random, text: bytes) -> bytes:
         return edited_bytes(chosen, text)
     for _ in range(chosen.choice((1, 1, 2, 4))):
         document = edited_value(chosen, document)
-    return _encoded(json_text(document))
-
-
-def json_text(document: Any) -> str:
-    """A document of any depth, which Python writes by a recursion."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(100_000)
-    try:
-        return json.dumps(document)
-    finally:
-        sys.setrecursionlimit(limit)
+    return _encoded(json.dumps(document))
 
 
 def edited_value(chosen: random.Random, document: Any) -> Any:
