@@ -138,18 +138,18 @@ def _have_wide_text(rows: NDArray[Any]) -> NDArray[Any]:
     return are_wide
 
 
-def masked_entries(raw: bytes, first_number: int) -> bytes:
-    """Entries of an index file; the one before in a chain has a lower number.
+def masked_entries(raw: bytes, entry_count: int) -> bytes:
+    """Entries of an index file; the one before in a chain, or after it where the chain is a loop, is in the file.
 
     Args:
-        first_number: of the first one.
+        entry_count: for how many the file has room.
     """
     import numpy as np
 
     padded = raw.ljust(len(raw) + -len(raw) % index.ENTRY_SIZE, b"\0")
     entries = np.frombuffer(padded, index.ENTRY.dtype)
     good = plausible_units(index.ENTRY, entries)
-    good &= entries["previous_entry"] <= np.arange(first_number, first_number + len(entries))
+    good &= entries["previous_entry"] < entry_count
     return _with_mask(padded, entries, ~good)[: len(raw)]
 
 

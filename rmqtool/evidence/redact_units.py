@@ -93,7 +93,7 @@ def _redacted_index(source: ByteSource, slot_count: int | None, ranges: Iterable
         of_entries,
         entries_at,
         index.ENTRY_SIZE,
-        lambda at, raw: masked_entries(raw, (at - entries_at) // index.ENTRY_SIZE),
+        lambda _at, raw: masked_entries(raw, (source.size - entries_at) // index.ENTRY_SIZE),
     )
 
 

@@ -24,7 +24,7 @@ from tests.evidence.leak_scan import leaks
 HOLE = "5.5.0-damage-zero-hole-abort"
 SAMPLE = (
     "4.9.7-properties", HOLE, "5.5.0-v2", "5.5.0-damage-cq-only-file-zero-abort", "broker-5.5.0-pop",
-    "broker-5.5.0-compaction", "broker-5.5.0-timer", "broker-4.9.7-delay-killed",
+    "broker-5.5.0-compaction", "broker-5.5.0-timer", "broker-4.9.7-delay-killed", "4.9.7-damage-index-chain-loop",
 )  # fmt: skip
 GENERATED = ("record-crc", "inner-batch")
 
