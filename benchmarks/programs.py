@@ -17,8 +17,8 @@ import time
 from numpy import zeros
 start = time.process_time()
 from rmqtool.scan.compiled import load_kernel
-load_kernel()
-load_kernel("rmqtool.engine.dispatch.index_kernel")
+load_kernel().walk_block.load()
+load_kernel("rmqtool.engine.dispatch.index_kernel").entry_slots.load()
 print(time.process_time() - start)
 """
 READ_ALL = """
@@ -39,8 +39,8 @@ import benchmarks.scan as scan
 from benchmarks.logs import log_files
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.compiled import load_kernel
-load_kernel()
-load_kernel("rmqtool.engine.dispatch.index_kernel")
+load_kernel().walk_block.load()
+load_kernel("rmqtool.engine.dispatch.index_kernel").entry_slots.load()
 files = list(log_files(Path(sys.argv[1]) / "commitlog"))
 with ThreadPoolExecutor(2) as pool:
     list(pool.map(lambda part: scan.over_blocks(part, crc32), (files[::2], files[1::2])))

@@ -100,6 +100,7 @@ def fast(threads: int = 2, memory_max: int | None = None) -> Iterator[None]:
     """Kernels read however little there is, and what was read is kept, in memory or in a file."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(log, "COMPILED_FROM_BYTES", 0))
+        stack.enter_context(patch.object(log, "KEPT_FROM_BYTES", 0))
         stack.enter_context(patch.object(os, "cpu_count", lambda: threads))
         if memory_max is not None:
             stack.enter_context(patch.object(LogDigest.__init__, "__defaults__", (memory_max,)))

@@ -101,8 +101,8 @@ def silence(found: Source) -> Iterator[str]:
 
 
 def environment(found: Source) -> Iterator[str]:
-    """Nothing below commands reads or sets an environment variable."""
-    if not found.in_package or found.room == "commands":
+    """Nothing below commands reads or sets an environment variable, but for the place of the user's cache."""
+    if not found.in_package or found.room == "commands" or found.path.endswith("code_cache.py"):
         return
     names = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
     for node in ast.walk(found.tree):

@@ -14,7 +14,7 @@ import numpy
 from numpy import int32, int64, uint8, uint32, uint64
 
 from rmqtool.dump.json_kinds import BASE64, BODY_TEXT, CHOICE, HEX, HOST, KEYS, MESSAGE_ID, NUMBER, TEXT
-from rmqtool.scan.kernels.shared import compiled, equal_ranges, inlined
+from rmqtool.scan.kernels.jit import BYTES, FLAGS, LONG, LONG_TABLE, LONGS, TEXTS, compiled, equal_ranges, kernel
 
 NAME_END, VALUE_END, SPACE, QUOTE, BACKSLASH, DELETE = (uint8(byte) for byte in b'\x01\x02 "\\\x7f')
 STEP = 32
@@ -28,7 +28,9 @@ SHORT_ESCAPES = numpy.zeros(32, uint8)
 SHORT_ESCAPES[[8, 9, 10, 12, 13]] = list(b"btnfr")
 
 
-@compiled
+@kernel(
+    BYTES, LONGS, LONG_TABLE, LONG_TABLE, *[TEXTS, LONGS] * 2, FLAGS, LONGS, FLAGS, LONGS, LONG, BYTES, LONGS, LONGS
+)  # fmt: skip
 def put_rows(
     source, kinds, first, second, literals, literal_ends, choices, choice_ends, printable, room, left, ends, begin, out,
     names, lengths,
@@ -82,7 +84,7 @@ def put_rows(
     return row, at
 
 
-@inlined
+@compiled
 def put_bytes(out, at, source, start, length):
     """Copy bytes."""
     for k in range(length):
@@ -90,7 +92,7 @@ def put_bytes(out, at, source, start, length):
     return at + length
 
 
-@inlined
+@compiled
 def put_literal(out, at, texts, ends, number):
     """Copy the text of a number out of many that lie one after the other."""
     start = ends[number - 1] if number > 0 else int64(0)

@@ -1,20 +1,20 @@
 """The compiled reader: good records by the million, in numba; what is not plainly good is judged in Python.
 
-Nothing here may fail where numba cannot work (no compiler, no writable folder): `is_available` says so, and the plain
-reader takes over.
+Nothing here may fail where numba cannot work: `is_available` says so, and the plain reader takes over.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rmqtool.formats.properties import SCHEDULE_TOPIC
+from rmqtool.scan.checksum import checksum_function
 from rmqtool.scan.columns import Row, row_dtype
 from rmqtool.scan.judge import TopicTable
-from rmqtool.scan.kernels.kernel_module import KernelModule
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 
@@ -28,20 +28,19 @@ _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 
 @functools.cache
 def is_available() -> bool:
-    """Whether the kernel can be loaded or compiled here."""
+    """Whether kernels can be compiled here, or loaded."""
     try:
-        load_kernel()
+        load_kernel().insert_topics.load()
+        checksum_function()
     except Exception:  # noqa: BLE001  whatever keeps a compiler from working, the plain reader does the job
         return False
     return True
 
 
 @functools.cache
-def load_kernel(name: str = "rmqtool.scan.kernels.kernel") -> KernelModule:
-    """A module of compiled functions by its full name."""
-    import numpy  # noqa: F401  without which nothing could be called
-
-    return KernelModule(name)
+def load_kernel(name: str = "rmqtool.scan.kernels.kernel") -> Any:
+    """A module of kernels by its full name; each is compiled, or loaded, when it is first called."""
+    return importlib.import_module(name)
 
 
 def is_worth(count: int, least: int) -> bool:
@@ -55,7 +54,7 @@ class CompiledReader:
     def __init__(self) -> None:
         import numpy
 
-        self._kernel = load_kernel()
+        self._kernel, self._checksum = load_kernel(), checksum_function()
         self._rows = numpy.zeros(ROWS_MAX, row_dtype())
         self._topics = _KernelTopics(self._kernel)
         self._last_topic = -1
@@ -70,8 +69,9 @@ class CompiledReader:
         self._topics.follow(walk.topics.names)
         buffer = numpy.frombuffer(window.storage, numpy.uint8)
         at, count, self._last_topic, known = self._kernel.walk_block(
-            buffer, buffer.ctypes.data, position - window.start, end - window.start, limit - window.start,
-            walk.split.physical_offset + window.start, walk.record_crc, numpy.array(walk.delays_ms, numpy.int64),
+            buffer, self._checksum, buffer.ctypes.data, position - window.start, end - window.start,
+            limit - window.start, walk.split.physical_offset + window.start, walk.record_crc,
+            numpy.array(walk.delays_ms, numpy.int64),
             self._topics.schedule_number, self._topics.arena, self._topics.starts, self._topics.slots,
             len(walk.topics.names), self._last_topic, self._rows,
         )  # fmt: skip
@@ -86,7 +86,7 @@ class CompiledReader:
 class _KernelTopics:
     """The split's topic table as arrays that the kernel can search."""
 
-    def __init__(self, kernel: KernelModule) -> None:
+    def __init__(self, kernel: Any) -> None:
         import numpy
 
         self._kernel = kernel
@@ -121,6 +121,6 @@ class _KernelTopics:
                 self.slots = numpy.full(self.slots.size * 2, -1, numpy.int32)
                 self._kernel.insert_topics(0, self._known, self.arena, self.starts, self.slots)
             else:
-                self._kernel.insert_topic(number, self.arena, self.starts, self.slots)
+                self._kernel.insert_topics(number, number + 1, self.arena, self.starts, self.slots)
             if name == _SCHEDULE_TOPIC:
                 self.schedule_number = number

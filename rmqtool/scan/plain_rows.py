@@ -18,7 +18,7 @@ from rmqtool.scan.row_columns import Bounds, PlainRows, RowColumns
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
 
-COMPILED_FROM_ROWS: Final = 2048
+COMPILED_FROM_ROWS: Final = 1 << 18
 """Rows from which the compiled kernel is asked where no other one is loaded."""
 KERNEL: Final = "rmqtool.scan.kernels.column_kernel"
 WIDE: Final = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ from rmqtool.formats.properties import decode_properties, split_properties
 from rmqtool.formats.record_crc import PROPERTY_SIZE, is_record_crc_lost, masked_crc, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels, tags_code
 from rmqtool.scan.compiled import CompiledReader, load_kernel
-from rmqtool.scan.kernels import kernel_module
-from rmqtool.scan.kernels.code_folder import CodeFolder
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import whole_file
@@ -198,19 +195,6 @@ def test_delayed_records_are_read_as_fast_as_others() -> None:
     assert [len(batch.rows) for batch in walk.batches()] == [1, len(levels)]  # the first names the topic
 
 
-def test_a_function_whose_code_cannot_be_taken_out_of_numba_is_numbas_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    def changed(*_: object) -> NoReturn:
-        raise TypeError("it takes its arguments in another way")
-
-    monkeypatch.setattr(kernel_module, "code_of", changed)
-    monkeypatch.setattr(CodeFolder, "load", lambda *_: None)
-    kernel = kernel_module.KernelModule("rmqtool.engine.dispatch.index_kernel")
-    arrays = np.array([1], np.int32), np.array([7], np.int64), np.array([9000], np.int64)
-    expected = load_kernel("rmqtool.engine.dispatch.index_kernel").expected_sum(KEY, 1, 1000, *arrays)
-    assert kernel.expected_sum(KEY, 1, 1000, *arrays) == expected
-    assert kernel.expected_sum.compiled == 1
-
-
 def test_each_type_of_an_argument_has_code_of_its_own() -> None:
     kernel = load_kernel("rmqtool.scan.kernels.text_kernel")
     source = np.frombuffer(b"abcdef", np.uint8)  # which cannot be written to
@@ -219,5 +203,3 @@ def test_each_type_of_an_argument_has_code_of_its_own() -> None:
             target = np.zeros(5, np.uint8)
             assert kernel.copy_ranges(source, starts, lengths, target) is None
             assert target.tobytes() == b"efabc"
-    assert kernel.equal_ranges(source, 0, 1, 2) is False
-    assert kernel.equal_ranges(source, 0, np.int32(0), 2) is True

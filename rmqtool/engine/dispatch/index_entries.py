@@ -24,7 +24,7 @@ from rmqtool.scan.walk import Batch, KeyHashes
 
 COLUMNS_MAX: Final = 512
 """Bytes of a text up to which it is hashed together with the others, a byte of each at a time."""
-COMPILED_FROM_ROWS: Final = 2048
+COMPILED_FROM_ROWS: Final = 1 << 18
 """Rows from which the compiled kernel is asked; fewer at once come from a small log, for which it is not loaded."""
 FEW_TOPICS: Final = 64
 """Topics of which the hashes are looked up for each batch, whichever occur in it."""

@@ -1,8 +1,4 @@
-"""The compiled loops over index entries: those that records should have, and those that lie in a file.
-
-Call it through `scan.compiled.load_kernel`, which loads kept code of it. All compiled functions that it calls stand in
-this one file or in `shared`, by whose contents kept code is told to be out of date.
-"""
+"""The compiled loops over index entries: those that records should have, and those that lie in a file."""
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -13,7 +9,23 @@ from numpy import int32, int64, uint8, uint32, uint64
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE
-from rmqtool.scan.kernels.shared import compiled, inlined, int_at, long_at
+from rmqtool.scan.kernels.jit import (
+    BYTES,
+    DIGESTS,
+    FLAG,
+    FLAGS,
+    INT_TABLE,
+    INTS,
+    KEY,
+    LONG,
+    LONGS,
+    ROWS,
+    WORDS,
+    compiled,
+    int_at,
+    kernel,
+    long_at,
+)
 from rmqtool.scan.rules import Verdict
 
 GOOD, BLANK = int(Verdict.GOOD), commitlog.MAGIC_BLANK
@@ -26,7 +38,7 @@ AT_HASH, AT_OFFSET = uint64(ENTRY.position("key_hash")), uint64(ENTRY.position("
 AT_TIME, AT_PREVIOUS = uint64(ENTRY.position("time_delta_seconds")), uint64(ENTRY.position("previous_entry"))
 
 
-@inlined
+@compiled
 def java_hash_of(buffer, at, length, value):
     """Java's hash of an ASCII text, continued from that of the text before it; and all its bytes together.
 
@@ -47,7 +59,7 @@ def java_hash_of(buffer, at, length, value):
     return value, seen
 
 
-@inlined
+@compiled
 def key_hash_of(value):
     """Java's abs of an int, where the smallest number counts as 0."""
     number = int32(value)
@@ -56,7 +68,7 @@ def key_hash_of(value):
     return int32(0) if number == INT_MIN else int32(-number)
 
 
-@compiled
+@kernel(BYTES, LONG, ROWS, WORDS, WORDS, FLAG, INTS, INTS, LONGS, LONGS)
 def key_entries(
     buffer, base, rows, key_prefixes, tag_prefixes, with_tags, hashes, numbers, physical_offsets, times
 ):  # fmt: skip
@@ -116,7 +128,7 @@ def key_entries(
     return (-1, False) if seen >= 0x80 else (count, ends_without)
 
 
-@compiled
+@kernel(INTS, LONGS, LONGS, LONG, LONGS, INTS, LONG, FLAGS, INT_TABLE)
 def enter_entries(hashes, physical_offsets, times, first_number, begins, slots, page_slots, changed_pages, words):
     """Enter entries into the slots: `words` takes the five words of each; how many found their slot empty.
 
@@ -145,7 +157,7 @@ def enter_entries(hashes, physical_offsets, times, first_number, begins, slots, 
     return newly_used
 
 
-@inlined
+@compiled
 def spread(state):
     """A number of 64 bits spread over all of them."""
     state = (state ^ (state >> uint64(32))) * FACTOR
@@ -153,7 +165,7 @@ def spread(state):
     return state ^ (state >> uint64(32))
 
 
-@inlined
+@compiled
 def entry_value(first_key, second_key, number, key_hash, physical_offset, delta):
     """What an entry adds to the sum of a file: a number that nobody can foresee who does not know the keys."""
     state = spread(uint64(physical_offset) + first_key)
@@ -161,7 +173,7 @@ def entry_value(first_key, second_key, number, key_hash, physical_offset, delta)
     return spread(state + uint64(number) * FACTOR + second_key)
 
 
-@compiled
+@kernel(KEY, LONG, LONG, INTS, LONGS, LONGS)
 def expected_sum(key, first_number, begin_timestamp_ms, hashes, physical_offsets, times):
     """The sum of the entries that are expected, of which the first has this number; see `entry_slots`."""
     first_key, second_key, total = key[0], key[1], uint64(0)
@@ -172,7 +184,7 @@ def expected_sum(key, first_number, begin_timestamp_ms, hashes, physical_offsets
     return total
 
 
-@compiled
+@kernel(BYTES, LONG, LONG, INTS, LONGS, KEY, DIGESTS, LONG)
 def entry_slots(raw, first_number, slot_count, slots, physical_offsets, key, sums, step):
     """What the entries of a file that begin in `raw` say by themselves: the slot of each, and its record's place.
 
@@ -200,7 +212,7 @@ def entry_slots(raw, first_number, slot_count, slots, physical_offsets, key, sum
     return negative
 
 
-@compiled
+@kernel(BYTES, LONG, INTS, INTS)
 def slot_chains(raw, first_number, latest, slots):
     """Where the entries that begin in `raw` lead to, which replaces their slots: the newest older one of the slot.
 
@@ -217,7 +229,7 @@ def slot_chains(raw, first_number, latest, slots):
     return wrong
 
 
-@compiled
+@kernel(BYTES, LONG, LONG, LONG, LONG, INTS, LONGS, LONGS, LONG)
 def entries_met(raw, first_number, begin, end, begin_timestamp_ms, hashes, physical_offsets, times, at):
     """Number after the last expected entry that the entries in `raw` which point into [begin, end) meet in order.
 

@@ -1,8 +1,4 @@
-"""The compiled comparison of a queue's units with those that records should have.
-
-Call it through `scan.compiled.load_kernel`, which loads kept code of it. All compiled functions that it calls stand in
-this one file or in `shared`, by whose contents kept code is told to be out of date.
-"""
+"""The compiled comparison of a queue's units with those that records should have."""
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -12,14 +8,14 @@ from __future__ import annotations
 from numpy import int64, uint64
 
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, UNIT, UNIT_SIZE
-from rmqtool.scan.kernels.shared import compiled, int_at, long_at
+from rmqtool.scan.kernels.jit import BYTES, LONG, LONGS, int_at, kernel, long_at
 
 AT_OFFSET, AT_SIZE = uint64(UNIT.position("physical_offset")), uint64(UNIT.position("record_size"))
 AT_TAGS = uint64(UNIT.position("tags_code"))
 ADDRESS_MAX = int64(EXTENSION_ADDRESS_MAX)
 
 
-@compiled
+@kernel(BYTES, LONG, LONG, LONG, *[LONGS] * 4)
 def are_met(raw, first_place, begin, end, queue_offsets, physical_offsets, record_sizes, tags_codes):
     """Whether the units in `raw` which point into [begin, end) are those that are expected, each at its place.
 

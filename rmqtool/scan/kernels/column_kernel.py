@@ -1,8 +1,4 @@
-"""The compiled pass that takes columns out of rows; which rows it takes is said in `plain_rows`.
-
-Call it through `compiled.load_kernel`, which loads kept code of it. All compiled functions stand in this one file, by
-whose content kept code is told to be out of date.
-"""
+"""The compiled pass that takes columns out of rows; which rows it takes is said in `plain_rows`."""
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -10,14 +6,14 @@ whose content kept code is told to be out of date.
 from __future__ import annotations
 
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.scan.kernels.shared import compiled
+from rmqtool.scan.kernels.jit import INT_TABLE, INTS, LONG, LONG_TABLE, LONGS, ROWS, kernel
 from rmqtool.scan.rules import Verdict
 
 GOOD, MAGIC_V1 = int(Verdict.GOOD), commitlog.MAGIC_V1
 HOST_BITS = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 
 
-@compiled
+@kernel(ROWS, LONG_TABLE, INT_TABLE, LONG_TABLE)
 def take_columns(rows, wide, narrow, bounds):
     """Take the columns of `plain_rows.WIDE` and `NARROW`; False once a row is not plain.
 
@@ -50,7 +46,7 @@ def take_columns(rows, wide, narrow, bounds):
     return True
 
 
-@compiled
+@kernel(ROWS, LONG, *[LONGS] * 6, *[INTS] * 6)
 def take_rows(
     rows, at, physical_offset, size, queue_offset, store_timestamp_ms, prepared_transaction_offset, tags_code, verdict,
     magic, queue_id, sys_flag, topic_number, features,

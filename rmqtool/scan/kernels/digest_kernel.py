@@ -1,8 +1,4 @@
-"""The compiled digests of records; what they are is said in `digest`, whose plain functions give the same numbers.
-
-Call it through `digest`, which has it load with the other kernels. All compiled functions that it calls stand in this
-one file, by whose content kept code is told to be out of date.
-"""
+"""The compiled digests of records; what they are is said in `digest`, whose plain functions give the same numbers."""
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -16,7 +12,7 @@ from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.commitlog import BORN_HOST_AT
 from rmqtool.formats.properties import RECORD_CRC
 from rmqtool.formats.record_crc import PROPERTY_SIZE
-from rmqtool.scan.kernels.shared import compiled, inlined
+from rmqtool.scan.kernels.jit import BYTES, DIGESTS, FLAG, LONG, ROWS, compiled, kernel
 
 FACTOR = uint64(0x9FB21C651E98DF25)
 FINISH = uint64(0xD6E8FEB86659FD93)
@@ -27,14 +23,14 @@ CRC_NAME = numpy.frombuffer(RECORD_CRC.encode() + b"\x01", numpy.uint8)
 HOST_BITS = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 
 
-@inlined
+@compiled
 def mixed(state, word):
     """The state after one more word."""
     state = (state ^ word) * FACTOR
     return state ^ (state >> HALF)
 
 
-@inlined
+@compiled
 def finished(state):
     """The state spread over all bits."""
     state = (state ^ (state >> HALF)) * FINISH
@@ -73,7 +69,7 @@ def crc_length(buffer, end, properties_length):
     return PROPERTY_SIZE
 
 
-@compiled
+@kernel(BYTES, LONG, ROWS, FLAG, FLAG, DIGESTS, DIGESTS, DIGESTS)
 def record_digests(buffer, base, rows, by_content, record_crc, identity, content, whole):
     """Digests of good messages that lie in the buffer, whose first byte has the physical offset `base`."""
     for k in range(rows.size):

@@ -1,28 +1,30 @@
-"""The compiled walk over one block: rows for records that are plainly good; all else it leaves to the plain judge.
-
-Call it through `compiled.load_kernel`, which first registers the CRC function that the kernel calls by name: a missing
-symbol is a crash. All compiled functions stand in this one file or in `shared`, by whose contents kept code is told to
-be out of date.
-"""
+"""The compiled walk over one block: rows for records that are plainly good; all else it leaves to the plain judge."""
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
 # ruff: noqa: ANN001, ANN201, ANN202, SIM110
 from __future__ import annotations
 
-from typing import Any
-
 import numpy
-from numba import types
 from numpy import int32, int64, uint8, uint32, uint64
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import DELAY_LEVEL, RECORD_CRC, SCHEDULE_TOPIC
 from rmqtool.formats.record_crc import CRC_MASK, DIGITS, PROPERTY_SIZE
-from rmqtool.scan.kernels.crc_symbol import SYMBOL
-from rmqtool.scan.kernels.shared import compiled, inlined, int_at, long_at, short_at
-
-CRC: Any = types.ExternalFunction(SYMBOL, types.uint64(types.uint64, types.intp, types.uint64))
+from rmqtool.scan.kernels.jit import (
+    BYTES,
+    CHECKSUM,
+    FLAG,
+    INTS,
+    LONG,
+    LONGS,
+    ROWS,
+    compiled,
+    int_at,
+    kernel,
+    long_at,
+    short_at,
+)
 
 MAGIC_V1, MAGIC_V2 = commitlog.MAGIC_V1, commitlog.MAGIC_V2
 HEAD_SIZE, SIZE_MIN, V6_EXTRA = commitlog.HEAD_SIZE, commitlog.RECORD_SIZE_MIN, commitlog.V6_EXTRA
@@ -49,7 +51,7 @@ LEVEL_DIGITS_MAX = 9
 HASH_FACTOR = uint64(0x9E3779B97F4A7C15)
 
 
-@inlined
+@compiled
 def is_at(buffer, at, text):
     """Whether a text stands at a place."""
     for k in range(text.size):
@@ -74,7 +76,7 @@ def find_topic(buffer, at, length, arena, starts, slots):
     return -1
 
 
-@inlined
+@compiled
 def is_topic(buffer, at, length, arena, starts, number):
     """Whether the name at a place is that of a numbered topic."""
     start = starts[number]
@@ -87,7 +89,7 @@ def is_topic(buffer, at, length, arena, starts, number):
 
 
 @compiled
-def insert_topic(number, arena, starts, slots):
+def enter_topic(number, arena, starts, slots):
     """Enter a topic whose bytes stand in the arena already."""
     mask = uint64(slots.size - 1)
     start, end = starts[number], starts[number + 1]
@@ -100,11 +102,11 @@ def insert_topic(number, arena, starts, slots):
     slots[slot] = number
 
 
-@compiled
+@kernel(LONG, LONG, BYTES, LONGS, INTS)
 def insert_topics(first, end, arena, starts, slots):
     """Enter topics whose bytes stand in the arena already."""
     for number in range(first, end):
-        insert_topic(number, arena, starts, slots)
+        enter_topic(number, arena, starts, slots)
 
 
 @compiled
@@ -120,13 +122,13 @@ def add_topic(buffer, at, length, known, arena, starts, slots):
     for k in range(length):
         arena[start + k] = buffer[at + uint64(k)]
     starts[known + 1] = start + length
-    insert_topic(known, arena, starts, slots)
+    enter_topic(known, arena, starts, slots)
 
 
-@compiled
+@kernel(BYTES, CHECKSUM, LONG, LONG, LONG, LONG, LONG, FLAG, LONGS, LONG, BYTES, LONGS, INTS, LONG, LONG, ROWS)
 def walk_block(
-    buffer, address, begin, end, limit, base, record_crc, delays_ms, schedule_number, arena, starts, slots, known,
-    last_topic, rows,
+    buffer, checksum, address, begin, end, limit, base, record_crc, delays_ms, schedule_number, arena, starts, slots,
+    known, last_topic, rows,
 ):  # fmt: skip
     """Fill rows with good records of `buffer[begin:end]`; (position after the last, number of rows, its topic).
 
@@ -147,7 +149,7 @@ def walk_block(
         row.body_crc = int_at(buffer, p + AT_BODY_CRC)
         row.computed_crc = 0
         if row.body_length > 0:
-            row.computed_crc = CRC(uint64(0), address + at + body, uint64(row.body_length)) & uint64(CRC_MASK)
+            row.computed_crc = checksum(uint64(0), address + at + body, uint64(row.body_length)) & uint64(CRC_MASK)
             if row.computed_crc != row.body_crc:
                 break
         q = p + uint64(topic)
@@ -164,7 +166,8 @@ def walk_block(
             break
         if not put_texts(buffer, p, properties, size, row):
             break
-        if record_crc and row.properties_length >= PROPERTY_SIZE and not record_crc_right(buffer, address, at, size):
+        has_crc = record_crc and row.properties_length >= PROPERTY_SIZE
+        if has_crc and not record_crc_right(buffer, checksum, address, at, size):
             break
         if is_new:
             number = known
@@ -218,13 +221,13 @@ def put_lengths(buffer, p, size, row):
     return body, topic, properties
 
 
-@inlined
+@compiled
 def host_extra(sys_flag, host_bit):
     """Bytes by which an IPv6 host moves what follows."""
     return uint64(V6_EXTRA) if sys_flag & host_bit else uint64(0)
 
 
-@inlined
+@compiled
 def put_fixed(buffer, p, row):
     """Fields of the header that nothing is judged by."""
     born_extra = host_extra(row.sys_flag, BORN_V6)
@@ -311,7 +314,7 @@ def put_delivery(buffer, p, start, end, delays_ms, row):
 
 
 @compiled
-def record_crc_right(buffer, address, at, size):
+def record_crc_right(buffer, checksum, address, at, size):
     """Whether a record carries no whole-record CRC or a right one: name, 01, digits from the last to the first, 02.
 
     Zeros and bytes that may be no text are no right one: they may be what was lost of it.
@@ -328,4 +331,4 @@ def record_crc_right(buffer, address, at, size):
         if digit < 48 or digit > 57:
             return True
         stored = stored * 10 + int64(digit - 48)
-    return stored == int64(CRC(uint64(0), address + at, uint64(size - PROPERTY_SIZE)) & uint64(CRC_MASK))
+    return stored == int64(checksum(uint64(0), address + at, uint64(size - PROPERTY_SIZE)) & uint64(CRC_MASK))

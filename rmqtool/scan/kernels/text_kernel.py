@@ -1,7 +1,4 @@
-"""The compiled gathering of texts: ranges of a buffer one after the other, and the properties of many records.
-
-Call it through `compiled.load_kernel`, which loads kept code of it.
-"""
+"""The compiled gathering of texts: ranges of a buffer one after the other, and the properties of many records."""
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -10,12 +7,12 @@ from __future__ import annotations
 
 from numpy import uint8, uint64
 
-from rmqtool.scan.kernels.shared import compiled, equal_ranges
+from rmqtool.scan.kernels.jit import BYTES, INTS, LONGS, equal_ranges, kernel
 
 NAME_END, VALUE_END = uint8(1), uint8(2)
 
 
-@compiled
+@kernel(BYTES, LONGS, LONGS, BYTES)
 def copy_ranges(source, starts, lengths, target):
     """Copy ranges of `source` one after the other; a length below 1 copies nothing."""
     at = uint64(0)
@@ -26,7 +23,7 @@ def copy_ranges(source, starts, lengths, target):
         at += uint64(max(0, lengths[number]))
 
 
-@compiled
+@kernel(BYTES, LONGS, LONGS, INTS, *[LONGS] * 4)
 def property_ranges(source, starts, lengths, ends, names, name_lengths, values, value_lengths):
     """Places of the names and values that count in property blocks; of a repeated name the last value.
 

@@ -33,7 +33,7 @@ BLOCK_ENTRIES: Final = 1 << 17
 BLOCK_ENTRY_BYTES: Final = 64
 """What an entry takes with all that is made of it while its block is checked."""
 SLOTS_AT_A_TIME: Final = 1 << 20
-COMPILED_FROM_ENTRIES: Final = 1 << 18
+COMPILED_FROM_ENTRIES: Final = 1 << 20
 """Entries of a file from which loading the compiled loop pays."""
 FINDINGS_MAX: Final = 100
 """Findings of one kind in one file; more of them are said in one."""
