@@ -69,7 +69,7 @@ class BrowsedStore(Closable):
         database = self.store.queue_database
         is_hidden = database is not None and database.failure is not None
         reasons = (f"consume queues in RocksDB: {database.reason}",) if database is not None and is_hidden else ()
-        return (*reasons, *self.store.problems)
+        return (*reasons, *map(str, self.store.problems))
 
     def bounds(self, name: QueueName) -> Bounds:
         """Where a queue starts and ends.

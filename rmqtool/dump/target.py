@@ -190,9 +190,10 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
     kind = options.kind or DumpKind.COMMITLOG
     if kind is DumpKind.COMMITLOG and reads_dledger(store):
         raise _unsupported(str(place), FileKind.DLEDGER)
+    problems = tuple(map(str, store.unread_places))
     if kind in LISTINGS:
         entries = tuple(segment.entry for segment in store.commitlog)
-        return Target(kind, store.view, entries, problems=store.unread_places, unread=store.unread_places, store=store)
+        return Target(kind, store.view, entries, problems=problems, unread=problems, store=store)
     # What compactions keep are copies of messages: only who names their directory is shown them.
     entries = tuple(
         entry
@@ -205,13 +206,12 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
     if not entries:
         _explain_absence(str(place), kind, set(store.files))
     slots = store.index_slot_count if kind is DumpKind.INDEX else None
-    unread = tuple(problem for problem in store.unread_places if _concerns(problem, kind, store))
-    return Target(kind, store.view, entries, store.commitlog_file_size, slots, store.unread_places, unread, store)
+    unread = tuple(str(place) for place in store.unread_places if _concerns(place.path, kind, store))
+    return Target(kind, store.view, entries, store.commitlog_file_size, slots, problems, unread, store)
 
 
-def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
-    """Whether a place that could not be looked at is one where a broker keeps files of a kind."""
-    place = problem.partition(": ")[0]
+def _concerns(place: str, kind: DumpKind, store: Store) -> bool:
+    """Whether a broker keeps files of a kind at a place."""
     if KINDS.get(kind_of(place)) is kind:
         return True
     if kind is DumpKind.COMMITLOG and place in store.settings.commitlog_directories:

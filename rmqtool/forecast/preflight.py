@@ -140,7 +140,7 @@ def preflight(
         reasons.append(_several(after))
     reasons.sort(key=lambda reason: (not reason.prevents_start, -reason.lost_messages, reason.is_harmless))
     problems = tuple(
-        UnreadFiles(count.file or "commitlog", feature.noun, count.problem)
+        UnreadFiles(count.file or "commitlog", feature.noun, count.problem, count.read_by)
         for feature, count in counts.items()
         if count.problem is not None
     )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.reading.reader import open_reader
-from rmqtool.engine.reading.unread_files import is_rocksdb_used
+from rmqtool.engine.reading.unread_files import ReadBy, is_rocksdb_used, read_by_after
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.changes import Feature
 from rmqtool.engine.timers.waiting import waiting_messages
@@ -45,12 +45,14 @@ class FeatureCount:
         file: of the first one; None where it is not in one file.
         physical_offset: of the first one, where it is a record.
         problem: what could not be counted or looked at.
+        read_by: what would look at it.
     """
 
     count: int | None
     file: str | None = None
     physical_offset: int | None = None
     problem: str | None = None
+    read_by: ReadBy = ReadBy.BROKER
 
     @property
     def is_there(self) -> bool:
@@ -146,7 +148,7 @@ def _rocksdb_queues(search: FeatureSearch) -> FeatureCount:
     if database is None:
         return FeatureCount(None, unread[0], problem="queues in RocksDB, beside those in files")
     if not database.is_read:
-        return FeatureCount(None, unread[0], problem=database.reason)
+        return FeatureCount(None, unread[0], problem=database.reason, read_by=read_by_after(database.failure))
     return FeatureCount(len(database.names), unread[0])
 
 

@@ -36,7 +36,7 @@ from rmqtool.store.sizes import (
     infer_file_size,
     infer_log_file_size,
 )
-from rmqtool.store.view import Entry, EntryKind, StoreView
+from rmqtool.store.view import Entry, EntryKind, StoreView, UnreadPlace
 
 if TYPE_CHECKING:
     from rmqtool.store.databases.queue_database import QueueDatabase
@@ -132,7 +132,7 @@ class Store:
 
     Attributes:
         unknown_directories: those of `directories` in which no broker looks, and nobody here.
-        problems: the places that could not be looked at, as sentences.
+        problems: the places that could not be looked at.
         nodes: FIFOs, directories and the like where a broker opens a file; they are among the problems.
         known: an earlier look at it; what is the same is held once.
     """
@@ -142,7 +142,7 @@ class Store:
     files: dict[FileKind, tuple[Entry, ...]]
     directories: tuple[str, ...]
     unknown_directories: tuple[str, ...] = ()
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[UnreadPlace, ...] = field(default=())
     nodes: tuple[Entry, ...] = ()
     known: Store | None = field(default=None, compare=False, repr=False)
 
@@ -325,12 +325,13 @@ class Store:
         return True
 
     @cached_property
-    def unread_places(self) -> tuple[str, ...]:
-        """The problems, and what has the name of a file of log, queues or index and is none, as sentences."""
+    def unread_places(self) -> tuple[UnreadPlace, ...]:
+        """The problems, and what has the name of a file of log, queues or index and is none."""
         strays = (self.files.get(kind, ()) for kind in _STRAY_KINDS)
         nodes = [entry for entries in strays for entry in entries if not entry.is_file]
         nodes += [Entry(path, EntryKind.DIRECTORY) for path in self.directories]
-        return (*self.problems, *(node.not_a_file or "" for node in nodes if kind_of(node.path) in _STREAM_KINDS))
+        of_streams = (node.not_a_file for node in nodes if kind_of(node.path) in _STREAM_KINDS)
+        return (*self.problems, *(place for place in of_streams if place is not None))
 
     @property
     def has_abort(self) -> bool:

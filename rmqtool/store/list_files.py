@@ -20,7 +20,7 @@ from rmqtool.store.file_kinds import (
     is_topic_directory,
     is_topic_name,
 )
-from rmqtool.store.view import Entry, EntryKind, StoreView
+from rmqtool.store.view import Entry, EntryKind, StoreView, UnreadPlace
 
 OWN_DEPTH_MAX: Final = 8
 """Directories of the tool's own that are nested deeper than those of an undo journal are not entered."""
@@ -36,7 +36,7 @@ class ListedFile:
     """Those of `directories` that are not entered, because no broker has a directory there."""
     nodes: list[Entry] = field(default_factory=list)
     """FIFOs, directories and the like where a broker opens a file; they are among the others, too."""
-    problems: list[str] = field(default_factory=list)
+    problems: list[UnreadPlace] = field(default_factory=list)
 
 
 def list_files(view: StoreView, known: Iterable[Entry] = ()) -> ListedFile:
@@ -64,14 +64,14 @@ def list_files(view: StoreView, known: Iterable[Entry] = ()) -> ListedFile:
             if is_topic_directory(directory.path) and not is_topic_name(directory.name):
                 listing.unknown_directories.append(directory.path)
             else:
-                listing.problems.append(str(error))
+                listing.problems.append(UnreadPlace.of_error(directory.path, error))
             continue
         if earlier:
             listed = [before if (before := earlier.get(entry.path)) == entry else entry for entry in listed]
         _sort_in(listed, listing, pending)
     for entries in (listing.entries, listing.nodes):
         entries.sort(key=attrgetter("path"))
-    listing.problems += [entry.not_a_file or "" for entry in listing.nodes]
+    listing.problems += [place for entry in listing.nodes if (place := entry.not_a_file) is not None]
     for paths in (listing.directories, listing.unknown_directories):
         paths.sort()
     return listing

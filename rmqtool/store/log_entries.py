@@ -10,7 +10,7 @@ from rmqtool.formats import dledger
 from rmqtool.formats.commitlog import MAGIC_BYTES
 from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of, segment_name
 from rmqtool.store.source import read_range
-from rmqtool.store.view import Entry, StoreView
+from rmqtool.store.view import Entry, StoreView, UnreadPlace
 
 
 def named_logs(
@@ -57,7 +57,7 @@ def move_log(
     view: StoreView,
     log_directories: frozenset[str],
     entries_by_kind: dict[FileKind, list[Entry]],
-    problems: list[str],
+    problems: list[UnreadPlace],
     of_dledger: frozenset[str] = frozenset(),
 ) -> list[str]:
     """Take the commitlog from the directories that were named; files of another `commitlog` become unknown ones.
@@ -74,10 +74,10 @@ def move_log(
     for directory in sorted(log_directories):
         try:
             if view.stat(directory) is None:
-                problems.append(f"{directory}: no such directory")
+                problems.append(UnreadPlace(directory, "no such directory"))
             listed = view.list(directory)
         except UnreadableError as error:
-            problems.append(str(error))
+            problems.append(UnreadPlace.of_error(directory, error))
             continue
         directories += [entry.path for entry in listed if entry.is_directory]
         for entry in listed:

@@ -13,7 +13,7 @@ from enum import Enum
 from operator import attrgetter
 from pathlib import Path
 from sys import intern
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.store.source import ByteSource, FileSource, reason
@@ -35,6 +35,29 @@ class EntryKind(Enum):
     LOOP = "looping link"
     BROKEN = "broken link"
     """Something that may not be looked at."""
+
+
+@dataclass(frozen=True)
+class UnreadPlace:
+    """A file or directory of a store that could not be looked at.
+
+    Attributes:
+        cause: the tail of a sentence about it.
+        is_denied: whether permissions keep this user from it, which its owner can read.
+    """
+
+    path: str
+    cause: str
+    is_denied: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}"
+
+    @classmethod
+    def of_error(cls, path: str, error: UnreadableError) -> Self:
+        """What a view says when a path cannot be listed."""
+        is_denied = isinstance(error.__cause__, PermissionError)
+        return cls(path, str(error).removeprefix(f"{path}: "), is_denied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +87,9 @@ class Entry:
         return self.kind is EntryKind.DIRECTORY
 
     @property
-    def not_a_file(self) -> str | None:
-        """That there is something else where a file belongs, as a sentence; None of a file."""
-        return None if self.is_file else f"{self.path}: a {self.kind.value}, not a regular file"
+    def not_a_file(self) -> UnreadPlace | None:
+        """That there is something else where a file belongs; None of a file."""
+        return None if self.is_file else UnreadPlace(self.path, f"a {self.kind.value}, not a regular file")
 
 
 class StoreView(Protocol):

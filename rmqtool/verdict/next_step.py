@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rmqtool.engine.reading.unread_files import ReadBy
 from rmqtool.errors import how_to_install
 from rmqtool.store.unproven_sizes import SIZE_UNKNOWN
 from rmqtool.verdict.command_line import CommandLine
@@ -46,13 +47,12 @@ def blocked_step(assessment: Assessment) -> NextStep | None:
 
 def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
     """What to do about files that are not looked at: install what reads them, convert them, or ask the broker."""
-    from rmqtool.store.databases.rocksdb import HOW_TO_INSTALL
-
-    if any(files.reason == SIZE_UNKNOWN for files in assessment.not_looked_at):
+    readers = {files.read_by for files in assessment.not_looked_at}
+    if ReadBy.SIZES in readers:
         return NextStep(None, SIZE_UNKNOWN, True)
-    if any(files.reason.startswith("only verify") for files in assessment.not_looked_at):
+    if ReadBy.VERIFY in readers:
         return NextStep(line("verify"), "check what this command does not look at:")
-    if any(HOW_TO_INSTALL in files.reason for files in assessment.not_looked_at):
+    if ReadBy.DRIVER in readers:
         return NextStep(None, f"to read the consume queues, {how_to_install('rocksdb')}; then run this again", True)
     return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
 
@@ -94,7 +94,7 @@ def step_after_verify(
         return cut_step(line, tally.cut)
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, True)
-    if left_out and all(files.reason != SIZE_UNKNOWN for files in assessment.not_looked_at):
+    if left_out and all(files.read_by is not ReadBy.SIZES for files in assessment.not_looked_at):
         return NextStep(line("verify"), "check what was left out:")
     if assessment.verdict is StoreVerdict.WILL_NOT_START:
         return NextStep(None, "rmqtool does not repair this: correct by hand what keeps the broker from starting", True)

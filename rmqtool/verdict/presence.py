@@ -10,13 +10,11 @@ from typing import Final
 from rmqtool.engine.reading.log_presence import absent_directories, is_log_missing, log_holders, places_of_log
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import dledger_logs
-from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.view import DirectoryView
+from rmqtool.store.file_kinds import FileKind, is_file_of_tool
+from rmqtool.store.view import DirectoryView, UnreadPlace
 from rmqtool.verdict.verdict import NAMED_MAX, MissingLog
 
-DENIED: Final = "permission denied"
 _LOG: Final = "commitlog"
-_OWN: Final = (".rmqtool/", ".rmqtool:")
 _UNUSED: Final = frozenset({FileKind.RMQTOOL, FileKind.UNKNOWN})
 
 
@@ -48,25 +46,25 @@ def _log_options(store: Store, holders: tuple[str, ...]) -> str:
     return " ".join(f"--commitlog {shlex.quote(str(path))}" for path in paths)
 
 
-def unreadable_files(store: Store) -> tuple[str, ...]:
-    """What this user may not read, as sentences, the log first; of what a broker reads, and not what repairs keep."""
-    problems = [problem for problem in store.problems if not problem.startswith(_OWN)]
+def unreadable_files(store: Store) -> tuple[UnreadPlace, ...]:
+    """What this user may not read, the log first; of what a broker reads, and not what repairs keep."""
+    problems = [place for place in store.problems if not is_file_of_tool(place.path)]
     if isinstance(store.view, DirectoryView):
         used = (of_kind for kind, of_kind in store.files.items() if kind not in _UNUSED)
         entries = (entry for of_kind in used for entry in of_kind if entry.is_file)
         root = store.view.root
         problems += [
-            f"{entry.path}: {DENIED}"
+            UnreadPlace(entry.path, "permission denied", is_denied=True)
             for entry in entries
             if os.path.lexists(root / entry.path)  # else a repair has removed it since
             and not os.access(root / entry.path, os.R_OK, effective_ids=_HAS_EFFECTIVE)
         ]
-    return tuple(sorted(dict.fromkeys(problems), key=lambda text: (not text.startswith(_LOG), text)))
+    return tuple(sorted(dict.fromkeys(problems), key=lambda place: (not place.path.startswith(_LOG), place.path)))
 
 
-def denied_files(store: Store) -> tuple[str, ...]:
+def denied_files(store: Store) -> tuple[UnreadPlace, ...]:
     """What of it permissions keep from this user, which its owner can read."""
-    return tuple(text for text in unreadable_files(store) if text.endswith(DENIED))
+    return tuple(place for place in unreadable_files(store) if place.is_denied)
 
 
 def reader_command(store: Store, command: str) -> str:

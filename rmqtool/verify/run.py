@@ -16,7 +16,7 @@ from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.queues.shown_topics import shown_topics
-from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.engine.reading.unread_files import ReadBy, UnreadFiles
 from rmqtool.engine.reading.version_evidence import has_indexed_tags
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
@@ -151,20 +151,20 @@ class _Verifier:
         if self.options.broker_runs:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])
         for files in left_out_files(self.store, self._side_kinds):
-            self._leave_out(files.path, files.kind, files.reason)
+            self._leave_out(files)
         configs = read_store_configs(self.store)
         context = self._context(configs, self._check_queues(), self._check_index(), self._check_second_database())
         if context.live_end is not None:
-            self._leave_out(_LOG, FileKind.COMMITLOG.value, "a broker is writing to the end of the log")
+            self._leave_out(_part_of_log("a broker is writing to the end of the log"))
         newest = [newest_record(context)]
         self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
         if not is_log_file_size_known(self.store):
-            self._leave_out(_LOG, FileKind.COMMITLOG.value, SIZE_UNKNOWN)
+            self._leave_out(_part_of_log(SIZE_UNKNOWN, ReadBy.SIZES))
         if (why := why_no_log(self.store, self.rules)) is not None:
             context = replace(context, options=replace(self.options, depth=Depth.STRUCTURE))
-            self._leave_out(_LOG, FileKind.COMMITLOG.value, why)
+            self._leave_out(_part_of_log(why))
         elif context.options.depth is not Depth.FULL:
-            self._leave_out(_LOG, FileKind.COMMITLOG.value, f"left out by --depth {context.options.depth.value}")
+            self._leave_out(_part_of_log(f"left out by --depth {context.options.depth.value}"))
         self._say(side_findings(self.store, self.rules, self._account, self._side_kinds))
         self._say(delay_findings(self.store, self.rules) if self._looks_beside and self.options.timer else ())
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
@@ -175,7 +175,7 @@ class _Verifier:
         self._say(side_database.findings(whole) if is_compared else ())
         self._say(pop.findings(is_whole=whole is not None) if self._looks_beside else ())
         for files in (*side_database.left_out, *pop.left_out):
-            self._leave_out(files.path, files.kind, files.reason)
+            self._leave_out(files)
         scanned = log.done_paths if log is not None else ()
         for segment in self.store.commitlog:
             account = self._account.file(segment.path, segment.size)
@@ -199,9 +199,9 @@ class _Verifier:
         kinds = side_kinds(self.store, self.rules, timer=self.options.timer)
         return kinds | {FileKind.POP_ROCKSDB} | ({FileKind.ROCKSDB} if self.rules.rocksdb_side_store else set())
 
-    def _leave_out(self, path: str, kind: str, why: str) -> None:
+    def _leave_out(self, files: UnreadFiles) -> None:
         """Something that a broker uses is not looked at."""
-        self._summary.not_looked_at = (*self._summary.not_looked_at, UnreadFiles(path, kind, why))
+        self._summary.not_looked_at = (*self._summary.not_looked_at, files)
         self._summary.complete = False
 
     def _say(self, new_findings: Iterable[Finding]) -> None:
@@ -304,7 +304,8 @@ class _Verifier:
         self._seen_files += index.seen
         self._summary.entry_count += sum(file.count for file in index.maps)
         if not index.is_known:
-            self._leave_out("index", FileKind.INDEX.value, "nothing shows the number of its hash slots")
+            text = "nothing shows the number of its hash slots"
+            self._leave_out(UnreadFiles("index", FileKind.INDEX.value, text))
         return index
 
     # The log
@@ -329,7 +330,7 @@ class _Verifier:
         complete = len(results) == len(plan.splits) and len(segments) == len(self.store.commitlog)
         if not complete:
             text = f"{len(results)} of {len(self.store.commitlog)} files were checked"
-            self._leave_out(_LOG, FileKind.COMMITLOG.value, text)
+            self._leave_out(_part_of_log(text))
         return _Log(merge(results), complete, frozenset(result.path for result in results))
 
     def _splits(
@@ -448,3 +449,7 @@ class _Verifier:
         self._say(config_findings(context, configs, whole))
         if self._looks_beside and whole is not None:
             self._say(transaction_findings(self.store, self.rules, queue_ends(context.queues, whole)))
+
+
+def _part_of_log(reason: str, read_by: ReadBy = ReadBy.BROKER) -> UnreadFiles:
+    return UnreadFiles(_LOG, FileKind.COMMITLOG.value, reason, read_by)

@@ -13,7 +13,7 @@ from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import FileKind, kind_of, segment_name
 from rmqtool.store.location import relative_to_store
-from rmqtool.store.view import DirectoryView, Entry, EntryKind, StoreView, open_directory
+from rmqtool.store.view import DirectoryView, Entry, EntryKind, StoreView, UnreadPlace, open_directory
 from tests.store_state import assert_store_unchanged
 
 FIRST = segment_name(0)
@@ -106,8 +106,8 @@ def test_special_files_with_a_brokers_name_are_strays_and_do_not_hang(root: Path
     assert [entry.kind for entry in store.files[FileKind.STRAY_INDEX]] == [EntryKind.LOOP]
     assert [entry.path for entry in store.files[FileKind.UNKNOWN]] == ["checkpoint"]
     assert [entry.path for entry in store.nodes] == ["checkpoint"]
-    assert store.problems == ("checkpoint: a socket, not a regular file",)
-    assert set(store.unread_places[1:]) == {
+    assert store.problems == (UnreadPlace("checkpoint", "a socket, not a regular file"),)
+    assert set(map(str, store.unread_places[1:])) == {
         f"commitlog/{segment_name(100)}: a FIFO, not a regular file",
         f"consumequeue/T/0/{segment_name(40)}: a dangling link, not a regular file",
         "index/20240102030405678: a looping link, not a regular file",
@@ -155,7 +155,7 @@ def test_a_foreign_directory_is_named(root: Path) -> None:
 def test_a_directory_without_permission_is_a_problem_and_not_an_absence(root: Path) -> None:
     view = ForbiddingView(open_directory(root), frozenset({"consumequeue/T"}))
     store = survey(view)  # type: ignore[arg-type]
-    assert store.problems == ("consumequeue/T: permission denied",)
+    assert store.problems == (UnreadPlace("consumequeue/T", "permission denied"),)
     assert len(store.commitlog) == 1
     with pytest.raises(UnreadableError, match="permission denied"):
         survey(ForbiddingView(open_directory(root), frozenset({""})))  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def test_a_directory_without_permission_is_a_problem_and_not_an_absence(root: Pa
 def test_the_operating_system_forbids_a_directory(root: Path) -> None:
     (root / "consumequeue/T").chmod(0)
     try:
-        assert "permission denied" in survey(open_directory(root)).problems[0]
+        assert survey(open_directory(root)).problems[0].is_denied
     finally:
         (root / "consumequeue/T").chmod(0o700)
 
@@ -208,7 +208,7 @@ def test_a_named_commitlog_replaces_the_usual_one(root: Path, tmp_path: Path) ->
     assert [entry.path for entry in store.files[FileKind.UNKNOWN]] == [f"commitlog/{FIRST}"]
     strays = sorted(entry.name for entry in store.files[FileKind.STRAY_COMMITLOG])
     assert strays == [segment_name(300), "stray"]
-    assert store.problems == (f"{tmp_path / 'gone'}: no such directory",)
+    assert store.problems == (UnreadPlace(str(tmp_path / "gone"), "no such directory"),)
 
 
 def test_directories_are_named_relative_to_the_store_where_they_lie_in_it(tmp_path: Path) -> None:

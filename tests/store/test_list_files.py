@@ -65,7 +65,7 @@ def test_an_unreadable_directory_that_is_no_topics_is_no_problem(tmp_path: Path)
     names = [path.name for path in (tmp_path / "consumequeue").iterdir()]
     listing = walked(tmp_path, *names)
     assert listing.unknown_directories == ["consumequeue/.snapshot", "consumequeue/@eaDir", "consumequeue/lost+found"]
-    assert sorted(listing.problems) == [
+    assert sorted(map(str, listing.problems)) == [
         "consumequeue/%RETRY%group: permission denied",
         "consumequeue/Orders: permission denied",
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.engine.reading.unread_files import ReadBy, UnreadFiles
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import (
     NextStep,
@@ -47,11 +47,11 @@ def test_a_repair_is_a_command_for_a_local_store_whose_settings_are_known() -> N
 
 
 @pytest.mark.parametrize(
-    ("reason", "command"),
-    [("only verify looks at them", "rmqtool verify /store"), ("of RocksDB", None)],
+    ("read_by", "command"),
+    [(ReadBy.VERIFY, "rmqtool verify /store"), (ReadBy.DRIVER, None), (ReadBy.SIZES, None), (ReadBy.BROKER, None)],
 )
-def test_files_that_were_not_looked_at(reason: str, command: str | None) -> None:
-    step = undecoded_step(Assessment(not_looked_at=(UnreadFiles("a", "b", reason),)), LINE)
+def test_files_that_were_not_looked_at(read_by: ReadBy, command: str | None) -> None:
+    step = undecoded_step(Assessment(not_looked_at=(UnreadFiles("a", "b", "any words", read_by),)), LINE)
     assert (step.command, step.needs_decision) == (command, command is None)
 
 
@@ -90,7 +90,7 @@ def test_after_forecast() -> None:
     assert step_after_forecast(LINE, Assessment(), "recover").reason.startswith("nothing to do")
     assert step_after_forecast(LINE, Assessment(lost=1), "recover").command == "rmqtool recover /store"
     assert step_after_forecast(LINE, Assessment(log_missing=MissingLog("no")), "recover").command is None
-    unread = Assessment(not_looked_at=(UnreadFiles("a", "b", "only verify reads them"),))
+    unread = Assessment(not_looked_at=(UnreadFiles("a", "b", "any words", ReadBy.VERIFY),))
     assert step_after_forecast(LINE, unread, "recover").command == "rmqtool verify /store"
 
 

@@ -38,7 +38,7 @@ from rmqtool.commands.repairs.salvage import salvage_planner
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.log_marks import file_times, index_headers
 from rmqtool.engine.reading.summary import StoreSummary, summarize
-from rmqtool.engine.reading.unread_files import ONLY_VERIFY_COMPARES
+from rmqtool.engine.reading.unread_files import ReadBy
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import RmqtoolError, UnreadableError
 from rmqtool.forecast.result import Forecast
@@ -53,6 +53,7 @@ from rmqtool.report.page.timeline import IndexRange, Times
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat
 from rmqtool.scan.log_digest import LogDigest
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep
@@ -96,8 +97,8 @@ def report(
     text = page_text(facts)
     write_new("--html", html, text)
     sys.stdout.write(f"{facts.judgements[0][1]}\n{html}: {size_text(len(text.encode()))}\n")
-    for problem in opened.store.problems:
-        messages.error(problem)
+    for place in opened.store.problems:
+        messages.error(str(place))
     if survey.has_unreadable or facts.verdict == StoreVerdict.NOT_READABLE:
         raise typer.Exit(ExitCode.FAILED)
     if facts.verdict != StoreVerdict.OK:
@@ -186,7 +187,8 @@ class _Survey:
             effects = BesideLog.of(opened)
             assessment = forecast_assessment(opened, self._line, counted, effects)
             # The page has what verify says too, which compares queues on both sides.
-            left = tuple(one for one in assessment.not_looked_at if one.reason != ONLY_VERIFY_COMPARES)
+            is_compared = {FileKind.CONSUMEQUEUE_ROCKSDB.value: ReadBy.VERIFY}
+            left = tuple(one for one in assessment.not_looked_at if is_compared.get(one.kind) is not one.read_by)
             assessment = replace(assessment, not_looked_at=left)
             step = step_after(self._line, opened, assessment, counted, effects)
         except RmqtoolError as error:

@@ -191,7 +191,7 @@ def _subject(opened: OpenedStore) -> ComparedStore:
         log=log,
         facts=read_metadata(store, opened.rules),
         not_compared=tuple(log.left_out),
-        problems=(*log.problems, *store.problems),
+        problems=(*log.problems, *map(str, store.problems)),
     )
 
 

@@ -258,7 +258,7 @@ def forecast_assessment(
     inconsistent += side_harms(forecasts, has_index=shows_index(store, readable_checkpoint(store)))
     return Assessment(
         log_missing=missing_log(store),
-        unreadable=unreadable_files(store),
+        unreadable=tuple(map(str, unreadable_files(store))),
         reader=reader_command(store, line("forecast")),
         start_failures={
             one.broker_version: _HELD if effects.in_use else one.why_not or ""

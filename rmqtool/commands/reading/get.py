@@ -297,8 +297,8 @@ def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None
         return
     if (missing := missing_log(store)) is not None:
         messages.warn(f"LOG MISSING: {missing.text}")
-    for problem in store.unread_places:
-        messages.error(problem)
+    for place in store.unread_places:
+        messages.error(str(place))
     unread = [files for files in unread_files(store) if files.kind in HOLDS_MESSAGES]
     for files in unread:
         messages.warn(f"{files.path}: not checked, {files.reason}")

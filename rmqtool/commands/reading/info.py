@@ -100,7 +100,8 @@ def info_object(
     assessment = assessment_of(opened, line, "info", tally, coverage)
     if assessment.inconsistent is None and _lacks_queues(summary):
         assessment = replace(assessment, inconsistent="there are messages but no consume queues")
-    seen = [problem for problem in summary.problems if problem not in store.unread_places]
+    unlisted = set(map(str, store.unread_places))
+    seen = [problem for problem in summary.problems if problem not in unlisted]
     if assessment.inconsistent is None and seen:
         more = f" (and {counted(len(seen) - 1, 'more problem')})" if len(seen) > 1 else ""
         assessment = replace(assessment, inconsistent=f"{seen[0]}{more}")

@@ -58,7 +58,7 @@ def assessment_of(
     is_decoded = bool(store.commitlog) or not store.files.get(FileKind.DLEDGER) or command == "verify"
     return Assessment(
         log_missing=missing_log(store),
-        unreadable=unreadable_files(store),
+        unreadable=tuple(map(str, unreadable_files(store))),
         reader=reader_command(store, line(command)),
         start_failures=start_failures(store, opened.rules, opened.possible_versions),
         damaged=tally.damaged,

@@ -95,7 +95,7 @@ class StoreAnswers:
         except UnreadableError as error:
             return self.of_unread(UnreadStore(label, "", UNREADABLE, str(error)))
         counts = {**summary.as_json(), **_counts(summary), **assessment.as_json(), **step.as_json()}
-        counts["problems"] = list(check.store.problems[:PROBLEMS_MAX])
+        counts["problems"] = list(map(str, check.store.problems[:PROBLEMS_MAX]))
         code = exit_code_of(checked, assessment, summary)
         head = _head(label, assessment.verdict.value, assessment.headline, code, counts)
         return [head, *self._rows(findings, place)]

@@ -147,8 +147,8 @@ def verify(
         messages.warn("the index was not checked: nothing in it shows its slot count; pass --index-slots N")
     for unread in summary.not_looked_at:
         messages.warn(f"{unread.path}: not checked, {unread.reason}")
-    for problem in opened.store.problems:
-        messages.error(problem)
+    for place in opened.store.problems:
+        messages.error(str(place))
     raise typer.Exit(exit_code_of(opened, assessment, summary))
 
 

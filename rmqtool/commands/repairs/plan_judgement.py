@@ -45,7 +45,7 @@ def plan_assessment(
     given_up = 0 if applied else plan.loss.messages
     return Assessment(
         log_missing=missing_log(store),
-        unreadable=unreadable_files(store),
+        unreadable=tuple(map(str, unreadable_files(store))),
         reader=reader_command(store, line(plan.command)),
         start_failures={name: start.why_not or "" for name, start in starts.items() if not start.starts},
         lost=given_up + (max((start.lost for start in starts.values()), default=0) if not damage else 0),

@@ -151,7 +151,7 @@ def opened_for_repair(
             raise
     opened = open_store(request.store, options)
     if denied := denied_files(opened.store):
-        raise UnreadableError(f"{'; '.join(denied[:NAMED_MAX])}. {_as_owner(request, opened, options)}")
+        raise UnreadableError(f"{'; '.join(map(str, denied[:NAMED_MAX]))}. {_as_owner(request, opened, options)}")
     request.demand_own_log(opened)
     places = places_of(request, opened.store)
     if session is None:
@@ -254,7 +254,7 @@ def preview(run: RepairRun, planner: Planner) -> dict[str, Any]:
     request, opened = run.request, run.opened
     places = places_of(request, opened.store)
     if denied := denied_files(opened.store):
-        raise UnreadableError("; ".join(denied[:NAMED_MAX]))
+        raise UnreadableError("; ".join(map(str, denied[:NAMED_MAX])))
     request.demand_own_log(opened)
     demand_free(request.store, places.outer_logs)
     _demand_settled(request, places)

@@ -101,7 +101,7 @@ def summarize(store: Store, rules: BrokerRules, on_queue: Callable[[Queue], None
     Args:
         on_queue: is given each queue that can be read, while its files are open.
     """
-    problems = list(store.unread_places)
+    problems = list(map(str, store.unread_places))
     tiered = (tiered_root(store.view) if FileKind.TIERED in store.files else None) or ""
     with OpenFiles(store.view) as files:
         log = Log(store, rules, files)

@@ -5,34 +5,47 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from rmqtool.engine.reading.log_presence import absent_directories, is_log_missing, places_of_log
 from rmqtool.errors import UnreadableError
 from rmqtool.scan.log import may_hold_data
 from rmqtool.store.databases.queue_database import QueueDatabase
-from rmqtool.store.databases.rocksdb import HOW_TO_INSTALL, is_installed
+from rmqtool.store.databases.rocksdb import HOW_TO_INSTALL, RocksFailure, is_installed
 from rmqtool.store.directory import Store
-from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.file_kinds import FileKind, is_file_of_tool
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry, StoreView
 
+
+class ReadBy(StrEnum):
+    """What would look at files that are not looked at."""
+
+    VERIFY = "verify"
+    DRIVER = "driver"
+    """This command, once the library for RocksDB is installed."""
+    SIZES = "sizes"
+    """This command, once it is told the sizes that nothing in the store shows."""
+    BROKER = "broker"
+    """Nothing of rmqtool."""
+
+
 _NOT_LOOKED_AT: Final = {
-    FileKind.CONSUMEQUEUE_ROCKSDB: "these consume queues in RocksDB are not read",
-    FileKind.ROCKSDB: "only verify looks into index, timers and transactions in RocksDB",
-    FileKind.POP_ROCKSDB: "only verify and dump --pop look into what pop consumers have in RocksDB",
-    FileKind.CONFIG_ROCKSDB: "this configuration in RocksDB is not read",
-    FileKind.TIMER_WHEEL: "only verify and forecast look into the timer wheel",
-    FileKind.TIMER_LOG: "only verify and forecast look into the timer log",
-    FileKind.COMPACTION_LOG: "only verify and forecast look into the log of compacted topics",
-    FileKind.COMPACTION_QUEUE: "only verify and forecast look into the queues of compacted topics",
-    FileKind.DLEDGER: "only verify looks into the log of DLedger",
-    FileKind.CONTROLLER: "only verify and forecast look into the files of controller mode",
-    FileKind.TIERED: "only verify looks into the tiered store",
-    FileKind.TRANSACTION: "the transaction table is not decoded",
+    FileKind.CONSUMEQUEUE_ROCKSDB: ("these consume queues in RocksDB are not read", ReadBy.BROKER),
+    FileKind.ROCKSDB: ("only verify looks into index, timers and transactions in RocksDB", ReadBy.VERIFY),
+    FileKind.POP_ROCKSDB: ("only verify and dump --pop look into what pop consumers have in RocksDB", ReadBy.VERIFY),
+    FileKind.CONFIG_ROCKSDB: ("this configuration in RocksDB is not read", ReadBy.BROKER),
+    FileKind.TIMER_WHEEL: ("only verify and forecast look into the timer wheel", ReadBy.VERIFY),
+    FileKind.TIMER_LOG: ("only verify and forecast look into the timer log", ReadBy.VERIFY),
+    FileKind.COMPACTION_LOG: ("only verify and forecast look into the log of compacted topics", ReadBy.VERIFY),
+    FileKind.COMPACTION_QUEUE: ("only verify and forecast look into the queues of compacted topics", ReadBy.VERIFY),
+    FileKind.DLEDGER: ("only verify looks into the log of DLedger", ReadBy.VERIFY),
+    FileKind.CONTROLLER: ("only verify and forecast look into the files of controller mode", ReadBy.VERIFY),
+    FileKind.TIERED: ("only verify looks into the tiered store", ReadBy.VERIFY),
+    FileKind.TRANSACTION: ("the transaction table is not decoded", ReadBy.BROKER),
 }
 _NO_FILE: Final = "no file of the commit log is there"
-_OWN: Final = (".rmqtool/", ".rmqtool:")
 HOLDS_MESSAGES: Final = frozenset(
     kind.value
     for kind in (
@@ -41,7 +54,6 @@ HOLDS_MESSAGES: Final = frozenset(
     )
 )  # fmt: skip
 """Kinds, as a person reads them, without which nobody can say that a message is not there."""
-ONLY_VERIFY_COMPARES: Final = "only verify compares these consume queues in RocksDB with those in files"
 _ROOTS: Final = {
     "consumequeue": FileKind.CONSUMEQUEUE,
     "batchconsumequeue": FileKind.BATCH_CONSUMEQUEUE,
@@ -61,11 +73,13 @@ class UnreadFiles:
     Attributes:
         path: the directory, or the file where it lies in the store's root.
         kind: as a person reads it.
+        read_by: what would look at them.
     """
 
     path: str
     kind: str
     reason: str
+    read_by: ReadBy = ReadBy.BROKER
 
     @property
     def text(self) -> str:
@@ -85,7 +99,7 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
         looked_at: kinds of these that the caller reads.
     """
     yield from _unlisted(store)
-    for kind, reason in _NOT_LOOKED_AT.items():
+    for kind, (reason, read_by) in _NOT_LOOKED_AT.items():
         if kind in looked_at or (kind in _OF_TIMER and not store.settings.runs_timer):
             continue
         if kind is FileKind.CONFIG_ROCKSDB:
@@ -99,7 +113,7 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
             if kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_database is not None:
                 yield from _unread_queues(store.queue_database, path)
             elif _is_used(store, kind, entries):
-                yield UnreadFiles(path, kind.value, _reason_of_second(store, kind) or reason)
+                yield UnreadFiles(path, kind.value, *(_second(store, kind) or (reason, read_by)))
 
 
 def _unlisted(store: Store) -> Iterator[UnreadFiles]:
@@ -107,10 +121,9 @@ def _unlisted(store: Store) -> Iterator[UnreadFiles]:
     absent = dict.fromkeys(absent_directories(store), _NO_FILE)
     if is_log_missing(store):
         absent |= dict.fromkeys(places_of_log(store), _NO_FILE)
-    for problem in store.unread_places:
-        path, _, reason = problem.rpartition(": ")
-        if not problem.startswith(_OWN):
-            absent[path] = reason
+    for place in store.unread_places:
+        if not is_file_of_tool(place.path):
+            absent[place.path] = place.cause
     for path, reason in absent.items():
         root = path.partition("/")[0]
         is_log = path in store.settings.commitlog_directories or root == "commitlog"
@@ -118,21 +131,22 @@ def _unlisted(store: Store) -> Iterator[UnreadFiles]:
         yield UnreadFiles(path, kind.value, reason)
 
 
-def _reason_of_second(store: Store, kind: FileKind) -> str | None:
-    """Why a second log, or queues beside those that are read, are not looked at."""
+def _second(store: Store, kind: FileKind) -> tuple[str, ReadBy] | None:
+    """Why a second log, or queues beside those that are read, are not looked at, and what would."""
     if kind is FileKind.DLEDGER and store.commitlog:
-        return "only verify looks into the log of DLedger beside the plain one"
+        return "only verify looks into the log of DLedger beside the plain one", ReadBy.VERIFY
     if kind is not FileKind.CONSUMEQUEUE_ROCKSDB or store.queue_kind != "mixed":
         return None
     if not is_installed():
-        return f"consume queues in RocksDB: {HOW_TO_INSTALL}"
-    return ONLY_VERIFY_COMPARES
+        return f"consume queues in RocksDB: {HOW_TO_INSTALL}", ReadBy.DRIVER
+    return "only verify compares these consume queues in RocksDB with those in files", ReadBy.VERIFY
 
 
 def _unread_queues(database: QueueDatabase, directory: str) -> Iterator[UnreadFiles]:
     """A database of queues that was not read to its end, though a broker would open it."""
     if directory == database.directory and not database.is_read:
-        yield UnreadFiles(directory, FileKind.CONSUMEQUEUE_ROCKSDB.value, f"queues in RocksDB: {database.reason}")
+        text = f"queues in RocksDB: {database.reason}"
+        yield UnreadFiles(directory, FileKind.CONSUMEQUEUE_ROCKSDB.value, text, read_by_after(database.failure))
 
 
 def unread_configs(store: Store) -> Iterator[UnreadFiles]:
@@ -144,7 +158,13 @@ def unread_configs(store: Store) -> Iterator[UnreadFiles]:
     for database in read_config_databases(store.view):
         if database.failure is not None:
             text = f"configuration in RocksDB: {database.reason}"
-            yield UnreadFiles(database.directory, FileKind.CONFIG_ROCKSDB.value, text)
+            read_by = read_by_after(database.failure)
+            yield UnreadFiles(database.directory, FileKind.CONFIG_ROCKSDB.value, text, read_by)
+
+
+def read_by_after(failure: RocksFailure | None) -> ReadBy:
+    """What would read a database in RocksDB that was not read to its end."""
+    return ReadBy.DRIVER if failure is RocksFailure.NO_LIBRARY else ReadBy.BROKER
 
 
 def _is_used(store: Store, kind: FileKind, entries: list[Entry]) -> bool:

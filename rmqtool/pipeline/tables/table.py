@@ -18,6 +18,7 @@ from rmqtool.pipeline.tables.options import PLANNING_THREADS, UNREADABLE, Source
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.store.directory import Store
+from rmqtool.store.view import UnreadPlace
 
 
 class DamageError(RmqtoolError):
@@ -38,7 +39,7 @@ class Table(Protocol):
     def splits(self, store: Store) -> list[Any]:
         """What tasks read of a store, one each."""
 
-    def unread(self, store: Store) -> list[str]:
+    def unread(self, store: Store) -> list[UnreadPlace]:
         """What in a store cannot be read at all, so that the table lacks its rows: a sentence for each."""
 
     def read(self, part: Any) -> Iterator[pa.RecordBatch]:
@@ -58,10 +59,7 @@ def parts(table: Table) -> list[Any]:
             return [store] if ranges is None else []
         if ranges is not None:
             return table.splits(store) if store.view.label in ranges else []
-        unread = [
-            UnreadStore(store.view.label, sentence.partition(": ")[0], UNREADABLE, sentence)
-            for sentence in table.unread(store)
-        ]
+        unread = [UnreadStore(store.view.label, place.path, UNREADABLE, str(place)) for place in table.unread(store)]
         return [*unread, *table.splits(store)]
 
     runner = ThreadRunner(PLANNING_THREADS)
@@ -119,12 +117,12 @@ class MessagesTable:
         between = RowFilter(from_physical_offset=low, to_physical_offset=high, stale=False)
         return [RangeTask(task, between) for task in log_tasks(store, [between, *row_filters], self.options.splitting)]
 
-    def unread(self, store: Store) -> list[str]:
+    def unread(self, store: Store) -> list[UnreadPlace]:
         directories = store.settings.commitlog_directories or ("commitlog",)
         problems = _problems_in(store, directories)
         if store.is_log_listed or problems:
             return problems
-        return [f"{directories[0]}: the directory of the log cannot be listed"]
+        return [UnreadPlace(directories[0], "the directory of the log cannot be listed")]
 
     def read(self, part: Any) -> Iterator[pa.RecordBatch]:
         search, schema = self.options.search, with_judgement(self.schema)
@@ -149,7 +147,7 @@ class QueuesTable:
         row_filters = [self.options.row_filter]
         return [*queue_table.queue_splits(store, row_filters), *database_splits(store)]
 
-    def unread(self, store: Store) -> list[str]:
+    def unread(self, store: Store) -> list[UnreadPlace]:
         return _problems_in(store, ("consumequeue", "batchconsumequeue"))
 
     def read(self, part: Any) -> Iterator[pa.RecordBatch]:
@@ -171,7 +169,7 @@ class IndexTable:
     def splits(self, store: Store) -> list[Any]:
         return list(index_table.index_splits(store))
 
-    def unread(self, store: Store) -> list[str]:
+    def unread(self, store: Store) -> list[UnreadPlace]:
         return _problems_in(store, ("index",))
 
     def read(self, part: Any) -> Iterator[pa.RecordBatch]:
@@ -191,7 +189,7 @@ class FindingsTable:
     def splits(self, store: Store) -> list[Any]:
         return [findings_table.store_check(store, self.options.broker_version)]
 
-    def unread(self, _store: Store) -> list[str]:
+    def unread(self, _store: Store) -> list[UnreadPlace]:
         return []  # these are findings
 
     def read(self, part: Any) -> Iterator[pa.RecordBatch]:
@@ -202,9 +200,9 @@ class FindingsTable:
             yield unread_row(UnreadStore(label, "", UNREADABLE, str(error)), self)
 
 
-def _problems_in(store: Store, directories: Sequence[str]) -> list[str]:
+def _problems_in(store: Store, directories: Sequence[str]) -> list[UnreadPlace]:
     """What could not be looked at in some of a store's directories."""
-    return [problem for problem in store.unread_places if problem.partition(": ")[0].startswith(tuple(directories))]
+    return [place for place in store.unread_places if place.path.startswith(tuple(directories))]
 
 
 def table_of(options: SourceOptions) -> Table:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqtool.engine.reading.reader import Reader, open_reader
-from rmqtool.engine.reading.unread_files import UnreadFiles, has_to_open
+from rmqtool.engine.reading.unread_files import ReadBy, UnreadFiles, has_to_open, read_by_after
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.pop import PopState, database_messages, popped_messages, read_pop_log
 from rmqtool.errors import UnreadableError, UnsupportedError
@@ -29,16 +29,19 @@ class PopCheck:
 
     Attributes:
         failure: why the database was not read to its end, as a sentence; empty where it was, or there is none.
+        read_by: what would read it then.
     """
 
     store: Store
     rules: BrokerRules
     failure: str = ""
+    read_by: ReadBy = ReadBy.BROKER
 
     @property
     def left_out(self) -> tuple[UnreadFiles, ...]:
         """The database where it was not read to its end."""
-        return (UnreadFiles(DIRECTORY, FileKind.POP_ROCKSDB.value, self.failure),) if self.failure else ()
+        unread = UnreadFiles(DIRECTORY, FileKind.POP_ROCKSDB.value, self.failure, self.read_by)
+        return (unread,) if self.failure else ()
 
     def findings(self, *, is_whole: bool) -> Iterator[Finding]:
         """Findings about the records from where a broker continues, and about the rows of the database.
@@ -66,6 +69,7 @@ class PopCheck:
             yield finding("store.unreadable", f"consumequeue/{REVIVE_TOPIC}", str(error))
         if database is not None and database.failure is not None:
             self.failure = f"what pop consumers have in RocksDB: {database.reason}"
+            self.read_by = read_by_after(database.failure)
 
 
 def _of_topics(reader: Reader) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ import numpy as np
 from rmqtool.engine.reading.message_places import search_log
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
-from rmqtool.engine.reading.unread_files import UnreadFiles, has_to_open
+from rmqtool.engine.reading.unread_files import ReadBy, UnreadFiles, has_to_open, read_by_after
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.properties import TRANSACTION_ID
@@ -71,11 +71,13 @@ class SideDatabaseCheck:
 
     Attributes:
         failure: why not all of it was read, as a sentence; empty where it was, or a finding says so.
+        read_by: what would read it then.
     """
 
     store: Store
     rules: BrokerRules
     failure: str = ""
+    read_by: ReadBy = ReadBy.BROKER
     _last: int | None = None
     _counts: Counter[str] = field(default_factory=Counter)
 
@@ -87,7 +89,8 @@ class SideDatabaseCheck:
     @property
     def left_out(self) -> tuple[UnreadFiles, ...]:
         """The database where it was not read to its end."""
-        return (UnreadFiles(DIRECTORY, FileKind.ROCKSDB.value, self.failure),) if self.failure else ()
+        unread = UnreadFiles(DIRECTORY, FileKind.ROCKSDB.value, self.failure, self.read_by)
+        return (unread,) if self.failure else ()
 
     def findings(self, log: SplitResult | None) -> Iterator[Finding]:
         """All findings.
@@ -118,6 +121,7 @@ class SideDatabaseCheck:
             yield finding("rocksdbstore.unreadable", DIRECTORY, database.reason)
         if database.failure is not None:
             self.failure = f"index, timers and transactions in RocksDB: {database.reason}"
+            self.read_by = read_by_after(database.failure)
 
     def _read(self, database: SideDatabase, reader: Reader, file: IO[bytes], log: tuple[int, int]) -> Iterator[Finding]:
         """Check timers and transactions, and keep the rows of the index."""

@@ -51,8 +51,8 @@ def state_findings(store: Store, rules: BrokerRules, *, broker_runs: bool = Fals
         yield finding("store.abort-present", entry.path, "the broker did not stop cleanly")
     for entry in fences(store):
         yield finding("store.repair-unfinished", entry.path, "a repair was interrupted")
-    for problem in store.problems:
-        yield finding("store.unreadable", problem.partition(":")[0], problem)
+    for place in store.problems:
+        yield finding("store.unreadable", place.path, str(place))
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
         if entry.name.endswith(".delete"):
             yield finding("compaction.leftover-file", entry.path, "a file that a compaction should have removed")
