@@ -69,8 +69,8 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.repair.build.build import build
-from rmqtool.repair.build.request import BuildRequest
+from rmqtool.repair.derived.build import build
+from rmqtool.repair.derived.request import BuildRequest
 from rmqtool.repair.machine.digest import digest_of
 from rmqtool.scan.freed_memory import keep_freed_memory
 from rmqtool.store.directory import survey

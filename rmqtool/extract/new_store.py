@@ -19,7 +19,7 @@ from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.derived.request import BuildOptions
 from rmqtool.repair.machine.apply import carry_out
 from rmqtool.repair.machine.disk import Disk, Metadata
 from rmqtool.repair.machine.fingerprint import fingerprint

@@ -24,11 +24,11 @@ from rmqtool.errors import RefusedError, UnsupportedError, UsageError
 from rmqtool.forecast.record_arrays import MovedRecords
 from rmqtool.formats.consumequeue import BATCH_UNIT, FILLER_UNIT, UNIT
 from rmqtool.formats.queue_name import QueueKey, queue_key
-from rmqtool.repair.build.build import build
-from rmqtool.repair.build.clean_state import checkpoint_steps
-from rmqtool.repair.build.database_build import build_database
-from rmqtool.repair.build.plain_log import PlainLog, write_plain_log
-from rmqtool.repair.build.request import BuildOptions, BuildRequest
+from rmqtool.repair.derived.build import build
+from rmqtool.repair.derived.clean_state import checkpoint_steps
+from rmqtool.repair.derived.database_build import build_database
+from rmqtool.repair.derived.plain_log import PlainLog, write_plain_log
+from rmqtool.repair.derived.request import BuildOptions, BuildRequest
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file

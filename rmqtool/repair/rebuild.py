@@ -10,11 +10,11 @@ from typing import Final
 from rmqtool.engine.reading.log_presence import may_hold_messages
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError
-from rmqtool.repair.build.build import TAIL_FINDINGS, build
-from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
-from rmqtool.repair.build.database_build import build_database
-from rmqtool.repair.build.request import BuildOptions, BuildRequest
-from rmqtool.repair.build.result import BuildResult
+from rmqtool.repair.derived.build import TAIL_FINDINGS, build
+from rmqtool.repair.derived.clean_state import abort_reason, abort_steps, checkpoint_steps
+from rmqtool.repair.derived.database_build import build_database
+from rmqtool.repair.derived.request import BuildOptions, BuildRequest
+from rmqtool.repair.derived.result import BuildResult
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.remaining import READ_AGAIN_MAX

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.repair.build.log_window import window_of
+from rmqtool.repair.derived.log_window import window_of
 from rmqtool.repair.machine.plan import Remaining
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step, WriteRange

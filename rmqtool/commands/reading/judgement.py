@@ -94,8 +94,8 @@ def unknown_to_repair(
             compaction_sizes(store)
         if not (queues or index):
             return
-        from rmqtool.repair.build.builder import dispatch_settings, index_shape_of, sizes_of
-        from rmqtool.repair.build.request import BuildOptions
+        from rmqtool.repair.derived.builder import dispatch_settings, index_shape_of, sizes_of
+        from rmqtool.repair.derived.request import BuildOptions
 
         store = with_dledger_log(store) if opened.rules.dledger else store
         if queues and store.queue_database is None:  # units in RocksDB are in no file of a set size

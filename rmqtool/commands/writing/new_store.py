@@ -65,7 +65,7 @@ def make_store(
         RmqtoolError: see `write_new_store`.
     """
     from rmqtool.extract.new_store import SourceLog, count_chosen, write_new_store
-    from rmqtool.repair.build.request import BuildOptions
+    from rmqtool.repair.derived.request import BuildOptions
 
     sources: list[SourceLog] = [
         SourceLog(one.store, one.rules, root, one.store.settings.commitlog_directories or DEFAULT_LOG)

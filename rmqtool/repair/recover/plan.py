@@ -20,13 +20,13 @@ from typing import Final
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.repair.build.build import build
-from rmqtool.repair.build.builder import dispatch_settings
-from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
-from rmqtool.repair.build.database_build import build_database
-from rmqtool.repair.build.log_window import LogWindow
-from rmqtool.repair.build.request import BuildOptions, BuildRequest
-from rmqtool.repair.build.result import BuildResult
+from rmqtool.repair.derived.build import build
+from rmqtool.repair.derived.builder import dispatch_settings
+from rmqtool.repair.derived.clean_state import abort_reason, abort_steps, checkpoint_steps
+from rmqtool.repair.derived.database_build import build_database
+from rmqtool.repair.derived.log_window import LogWindow
+from rmqtool.repair.derived.request import BuildOptions, BuildRequest
+from rmqtool.repair.derived.result import BuildResult
 from rmqtool.repair.machine.plan import Loss, Plan
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file

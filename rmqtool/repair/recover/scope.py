@@ -14,8 +14,8 @@ from rmqtool.forecast.forecast import scan_begin
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.repair.build.index_prefix import first_entry_offset
-from rmqtool.repair.build.log_window import LogWindow, window_of
+from rmqtool.repair.derived.index_prefix import first_entry_offset
+from rmqtool.repair.derived.log_window import LogWindow, window_of
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.index_file import index_headers

@@ -21,8 +21,8 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import WriteError
 from rmqtool.formats.queue_name import topic_text
-from rmqtool.repair.build.builder import dispatch_settings
-from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.derived.builder import dispatch_settings
+from rmqtool.repair.derived.request import BuildOptions
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.recover.log_steps import damage_in, is_misnamed, shape_steps

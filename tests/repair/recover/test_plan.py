@@ -10,7 +10,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from rmqtool.errors import UnreadableError, UnsupportedError
-from rmqtool.repair.build.log_window import window_of
+from rmqtool.repair.derived.log_window import window_of
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Create, Remove, Replace, WriteRange
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover

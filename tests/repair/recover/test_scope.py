@@ -12,7 +12,7 @@ from rmqtool.engine.append.batch_append import MessageColumns
 from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.repair.build.log_window import window_of
+from rmqtool.repair.derived.log_window import window_of
 from rmqtool.repair.machine.plan import ABORT_NAME, Plan
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover

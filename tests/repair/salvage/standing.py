@@ -18,8 +18,8 @@ from rmqtool.engine.dispatch.queue_entries import batch_bytes, queue_entries
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.repair.build.builder import dispatch_settings
-from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.derived.builder import dispatch_settings
+from rmqtool.repair.derived.request import BuildOptions
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict

@@ -10,7 +10,7 @@ from rmqtool.engine.queues.shown_topics import shown_topics
 from rmqtool.engine.rules.topic_names import is_deleted, may_be_deleted
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.repair.build.log_pass import PART_BYTES
+from rmqtool.repair.derived.log_pass import PART_BYTES
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.config.config_json import TOPICS, whole_topics
 from rmqtool.store.config.read_config import read_config

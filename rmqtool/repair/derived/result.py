@@ -13,7 +13,7 @@ from rmqtool.engine.dispatch.index_writer import DIRECTORY as INDEX
 from rmqtool.engine.dispatch.index_writer import number_behind
 from rmqtool.errors import UnreadableError
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.repair.build.request import BuildRequest
+from rmqtool.repair.derived.request import BuildRequest
 from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_content
 from rmqtool.repair.machine.disk import within_range
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, remove_file

@@ -22,13 +22,13 @@ from rmqtool.errors import UnsupportedError, WriteError
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, queue_name
 from rmqtool.formats.rocksdb.queue import DISPATCHED, DISPATCHED_KEY, OFFSET, UNIT, offset_key, queue_prefix
-from rmqtool.repair.build.builder import dispatch_settings
-from rmqtool.repair.build.database_rows import FRAME_ROWS, DatabaseRows, Rows
-from rmqtool.repair.build.gap_queue_writer import RecordOffsets
-from rmqtool.repair.build.kept_units import KeptUnits
-from rmqtool.repair.build.log_pass import Bad, LogReading
-from rmqtool.repair.build.request import BuildOptions, RemovedTopics
-from rmqtool.repair.build.result import file_step
+from rmqtool.repair.derived.builder import dispatch_settings
+from rmqtool.repair.derived.database_rows import FRAME_ROWS, DatabaseRows, Rows
+from rmqtool.repair.derived.gap_queue_writer import RecordOffsets
+from rmqtool.repair.derived.kept_units import KeptUnits
+from rmqtool.repair.derived.log_pass import Bad, LogReading
+from rmqtool.repair.derived.request import BuildOptions, RemovedTopics
+from rmqtool.repair.derived.result import file_step
 from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress

@@ -24,8 +24,8 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import TypedQueueKey
-from rmqtool.repair.build.builder import BuildContext
-from rmqtool.repair.build.log_pass import Bad, LogReading, ReadRows
+from rmqtool.repair.derived.builder import BuildContext
+from rmqtool.repair.derived.log_pass import Bad, LogReading, ReadRows
 from rmqtool.scan.log import LogPlan, ScanOptions
 from rmqtool.scan.split import Split
 from rmqtool.store.sink import reported

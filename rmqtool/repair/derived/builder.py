@@ -16,11 +16,11 @@ from rmqtool.errors import UnknownSizeError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.queue_name import topic_bytes
-from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, NewestBatchQueueWriter, RecordOffsets
-from rmqtool.repair.build.kept_units import KeptUnits
-from rmqtool.repair.build.queue_prefix import QueuePrefixes
-from rmqtool.repair.build.request import BuildOptions, BuildRequest, RemovedTopics
-from rmqtool.repair.build.result import BuiltQueues, Generations
+from rmqtool.repair.derived.gap_queue_writer import GapPreservingQueueWriter, NewestBatchQueueWriter, RecordOffsets
+from rmqtool.repair.derived.kept_units import KeptUnits
+from rmqtool.repair.derived.queue_prefix import QueuePrefixes
+from rmqtool.repair.derived.request import BuildOptions, BuildRequest, RemovedTopics
+from rmqtool.repair.derived.result import BuiltQueues, Generations
 from rmqtool.scan.log import may_hold_data
 from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
 from rmqtool.store.config.read_config import read_config

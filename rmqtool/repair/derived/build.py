@@ -21,14 +21,14 @@ from typing import Final
 from rmqtool.engine.dispatch.derived_writer import EntrySelector
 from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.repair.build.builder import BuildContext, QueueIndexBuilder
-from rmqtool.repair.build.gap_queue_writer import RecordOffsets
-from rmqtool.repair.build.index_prefix import IndexPrefix, copied_prefix
-from rmqtool.repair.build.log_pass import LogReading, ReadRows
-from rmqtool.repair.build.parallel import build_in_parallel
-from rmqtool.repair.build.request import BuildOptions, BuildRequest
-from rmqtool.repair.build.result import BuildResult, Generations
-from rmqtool.repair.build.segment_dispatch import DispatchResult, DispatchTask
+from rmqtool.repair.derived.builder import BuildContext, QueueIndexBuilder
+from rmqtool.repair.derived.gap_queue_writer import RecordOffsets
+from rmqtool.repair.derived.index_prefix import IndexPrefix, copied_prefix
+from rmqtool.repair.derived.log_pass import LogReading, ReadRows
+from rmqtool.repair.derived.parallel import build_in_parallel
+from rmqtool.repair.derived.request import BuildOptions, BuildRequest
+from rmqtool.repair.derived.result import BuildResult, Generations
+from rmqtool.repair.derived.segment_dispatch import DispatchResult, DispatchTask
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress, Runner

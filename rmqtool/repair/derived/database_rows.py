@@ -20,9 +20,9 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.formats.consumequeue import UNIT as FILE_UNIT
 from rmqtool.formats.queue_name import QueueKey, topic_text
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.repair.build.gap_queue_writer import GAP_UNITS_MAX, RecordOffsets
-from rmqtool.repair.build.kept_units import KeptUnits
-from rmqtool.repair.build.request import RemovedTopics
+from rmqtool.repair.derived.gap_queue_writer import GAP_UNITS_MAX, RecordOffsets
+from rmqtool.repair.derived.kept_units import KeptUnits
+from rmqtool.repair.derived.request import RemovedTopics
 from rmqtool.store.databases.queue_database import ROW_SIZE, StoredEnd, row_type
 
 Rows = NDArray[Any]

@@ -24,10 +24,10 @@ from rmqtool.engine.dispatch.index_writer import (
     possible_times,
 )
 from rmqtool.formats.index import IndexHeader, file_size
-from rmqtool.repair.build.builder import BuildContext, QueueIndexBuilder
-from rmqtool.repair.build.gap_queue_writer import RecordOffsets
-from rmqtool.repair.build.result import BuiltQueues
-from rmqtool.repair.build.segment_dispatch import DispatchResult, attempt_directory, bucket_of
+from rmqtool.repair.derived.builder import BuildContext, QueueIndexBuilder
+from rmqtool.repair.derived.gap_queue_writer import RecordOffsets
+from rmqtool.repair.derived.result import BuiltQueues
+from rmqtool.repair.derived.segment_dispatch import DispatchResult, attempt_directory, bucket_of
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.sink import DirectorySink, reported
 

@@ -15,9 +15,9 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.commitlog import MAGIC_BLANK, SYS_FLAG_AT
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.system_flag import TRANSACTION_ROLLBACK
-from rmqtool.repair.build import segment_dispatch
-from rmqtool.repair.build.build import build
-from rmqtool.repair.build.request import BuildRequest
+from rmqtool.repair.derived import segment_dispatch
+from rmqtool.repair.derived.build import build
+from rmqtool.repair.derived.request import BuildRequest
 from rmqtool.scan.runner import Runner
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory

@@ -27,8 +27,8 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT, UNIT_SIZE
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.repair.build.kept_units import KeptUnits
-from rmqtool.repair.build.result import Generations
+from rmqtool.repair.derived.kept_units import KeptUnits
+from rmqtool.repair.derived.result import Generations
 from rmqtool.store.sink import FileSink, ReadableSink
 
 GAP_UNITS_MAX: Final = 1 << 24
