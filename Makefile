@@ -1,7 +1,7 @@
 # make demo       look into a real broker's crashed store with rmqtool
 # make check      the inner loop: lint, types, contracts, and the rooms that everything stands on; no broker, no Spark
 # make test       lint, types, contracts and tests, in two processes more than there are cores (WORKERS=3: in three)
-# make test-full  the same and the slow tests, some hours; writes docs/test-full.md. PARTS="tests/verify ..." runs these
+# make test-full  the same and the slow tests, some hours; writes docs/development/test-full.md. PARTS="tests/verify ..." runs these
 # make format     put the code into the house's form
 # make bench      measure the goals on stores of 2 GB, some 6 minutes; writes benchmarks/RESULTS.md. BENCH_DIR=... has 14 GB
 # make zipapp     one file for hosts without internet, in dist/. EXTRAS=fast,rocksdb adds these, TARGETS="3.12-x86_64 ..." chooses

@@ -1,4 +1,4 @@
-"""Runs the whole suite, slow tests too, part by part, and writes what came of each into docs/test-full.md.
+"""Runs the whole suite, slow tests too, part by part, and writes what came of each into docs/development/test-full.md.
 
 Called by `make test-full`; `make test-full PARTS="tests/verify tests/broker/test_golden.py"` runs some parts only and
 leaves what the page says of the others, each with the commit that it was run on. Several may run side by side.
@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "test-full.md"
+PAGE = ROOT / "docs" / "development" / "test-full.md"
 IN_FILES = ("tests/broker", "tests/pipeline", "tests/repair")
 """Folders whose files are parts of their own, for each takes long."""
 OUTCOMES = ("passed", "failures", "errors", "skipped")

@@ -1,4 +1,4 @@
-"""A slice of each campaign in every run, all of it with the slow tests; see docs/campaigns.md."""
+"""A slice of each campaign in every run, all of it with the slow tests; see docs/development/campaigns.md."""
 
 from __future__ import annotations
 

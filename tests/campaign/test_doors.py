@@ -1,4 +1,4 @@
-"""A slice of the hostile inputs that `python -m tests.campaign.doors` runs; see docs/campaigns.md."""
+"""A slice of the hostile inputs that `python -m tests.campaign.doors` runs; see docs/development/campaigns.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Runs a fuzzer for as many inputs as one asks for: `python -m tests.fuzz.long_run records 10000000`.
 
-Ends at the first input that fails, and says its seed. Prints what was run, for docs/fuzz.md, also when stopped with ^C.
+Ends at the first input that fails, and says its seed. Prints what was run, for
+docs/development/fuzz.md, also when stopped with ^C.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A short slice of both fuzzers in every run, the long run in parts with the slow tests; see docs/fuzz.md."""
+"""A short slice of both fuzzers in every run, the long run with the slow tests; see docs/development/fuzz.md."""
 
 from __future__ import annotations
 

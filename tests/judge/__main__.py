@@ -1,4 +1,4 @@
-"""Asks real brokers about random stores: `python -m tests.judge --stores 500 --seed 7`; see docs/judge.md."""
+"""Asks real brokers about random stores: `python -m tests.judge --stores 500`; see docs/development/judge.md."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The one definition of an intact record; docs/judge.md says it in words. Nothing of rmqtool takes part in it."""
+"""The one definition of an intact record, in words in docs/development/judge.md; rmqtool takes no part in it."""
 
 from pathlib import Path
 
