@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+import heapq
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from heapq import merge
-from itertools import chain
+from itertools import chain, islice, pairwise
 from operator import attrgetter
+from typing import IO, Any, Final, NamedTuple
+
+import numpy as np
 
 from rmqtool.dump.request import RowSource
 from rmqtool.dump.target import DumpKind
-from rmqtool.dump.time_order import IN_QUEUE, IN_TIMER, Pending, by_time
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.reading.unread_files import has_to_open
@@ -20,7 +24,7 @@ from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_qu
 from rmqtool.engine.timers.pop import PopState, database_messages, popped_messages, read_pop_log
 from rmqtool.engine.timers.transactions import half_messages
 from rmqtool.engine.timers.waiting import queue_units, timer_due_ms
-from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.errors import UnreadableError, UnsupportedError, WriteError
 from rmqtool.formats.properties import (
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
@@ -38,6 +42,7 @@ from rmqtool.store.databases.pop_database import DIRECTORY as POP_DIRECTORY
 from rmqtool.store.databases.pop_database import PopDatabase
 from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import reason
 
 
 class ListingDump(RowSource):
@@ -208,3 +213,68 @@ def _stored(record: Record) -> DumpRow:
         "size": record.size,
         "store_timestamp_ms": record.store_timestamp_ms,
     }
+
+
+# Sorts places of messages by time, some at a time in memory and the rest in a temporary file.
+
+
+CHUNK_MAX: Final = 1 << 17
+"""Messages that are sorted in memory."""
+_READ_MAX: Final = 1024
+_DTYPE: Final = np.dtype(
+    [("due_ms", "i8"), ("physical_offset", "i8"), ("size", "i4"), ("level", "i4"), ("rolls", "?"), ("deletes", "?")]
+)
+
+
+class Pending(NamedTuple):
+    """A message that waits.
+
+    Attributes:
+        size: what leads to its record names this size; 0 where it names none.
+        level: delay level, or `IN_TIMER`, or `IN_QUEUE`.
+    """
+
+    due_ms: int
+    physical_offset: int
+    size: int
+    level: int
+    rolls: bool = False
+    deletes: bool = False
+
+
+IN_TIMER: Final = 0
+IN_QUEUE: Final = -1
+
+
+def by_time(messages: Iterable[Pending], chunk_max: int = CHUNK_MAX) -> Iterator[Pending]:
+    """The messages by their times; those of one time in the order in which they come.
+
+    Raises:
+        WriteError: the disk does not take the temporary file.
+    """
+    rest = iter(messages)
+    chunk = sorted(islice(rest, chunk_max), key=attrgetter("due_ms"))
+    if len(chunk) < chunk_max:
+        yield from chunk
+        return
+    with tempfile.TemporaryFile() as file:
+        ends = [0]
+        try:
+            while chunk:
+                file.write(np.array(chunk, _DTYPE).tobytes())
+                ends.append(ends[-1] + len(chunk))
+                chunk = sorted(islice(rest, chunk_max), key=attrgetter("due_ms"))
+            file.flush()
+        except OSError as error:
+            raise WriteError(f"{tempfile.gettempdir()}: {reason(error)}") from error
+        chunks = [_read(file, start, end) for start, end in pairwise(ends)]
+        yield from heapq.merge(*chunks, key=attrgetter("due_ms"))
+
+
+def _read(file: IO[bytes], start: int, end: int) -> Iterator[Pending]:
+    for at in range(start, end, _READ_MAX):
+        file.seek(at * _DTYPE.itemsize)
+        raw = file.read(min(_READ_MAX, end - at) * _DTYPE.itemsize)
+        row: Any
+        for row in np.frombuffer(raw, _DTYPE).tolist():
+            yield Pending(*row)

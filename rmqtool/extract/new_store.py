@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rmqtool.engine.append.log_writer import LogWriter
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import RmqtoolError, UnsupportedError
 from rmqtool.extract.chosen import Choice, ChosenRecord, ChosenRecords, QueueRange
-from rmqtool.extract.config_files import config_files
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
 from rmqtool.formats.queue_name import QueueName
@@ -33,6 +32,8 @@ from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from rmqtool.repair.salvage.record_repair import with_record_crc
 from rmqtool.scan.runner import OnProgress
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.view import open_directory
@@ -169,3 +170,66 @@ def _build(
 def _ignore(physical_offset: int, block: bytearray) -> None:
     """What is written is read again when the queues are built."""
     del physical_offset, block
+
+
+# The configuration of a new store: topics, consumer groups and consumer offsets of what is in it.
+
+
+_TABLES: Final = {TOPICS: "topicConfigTable", GROUPS: "subscriptionGroupTable", CONSUMER_OFFSETS: "offsetTable"}
+
+_VERSION: Final = "dataVersion"
+
+
+def config_files(stores: Sequence[Store], names: Collection[str], *, with_offsets: bool) -> dict[str, bytes]:
+    """Contents by path; a file that no store has is left out.
+
+    Where several stores know a topic, the entry with more queues counts; of a group the first one; of the consumer
+    offsets of a queue the highest.
+
+    Args:
+        names: topics of the new store.
+        with_offsets: whether consumers continue where they were.
+    """
+    joins: dict[str, Callable[[Any, Any], Any]] = {TOPICS: _larger, GROUPS: _first}
+    if with_offsets:
+        joins[CONSUMER_OFFSETS] = _highest
+    contents: dict[str, bytes] = {}
+    for path, join in joins.items():
+        configs = [config.value for store in stores if (config := read_config(store.view, path)).value is not None]
+        table: dict[str, Any] = {}
+        for value in configs:
+            for key, entry in _table(value, _TABLES[path]).items():
+                name = str(key)
+                if isinstance(entry, dict) and (path == GROUPS or name.partition("@")[0] in names):
+                    table[name] = join(table[name], entry) if name in table else entry
+        if configs:
+            kept = {name: value for name, value in configs[0].items() if name == _VERSION}
+            contents[path] = config_bytes({**kept, _TABLES[path]: table})
+    return contents
+
+
+def _table(value: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:
+    table = value.get(name)
+    return table if isinstance(table, dict) else {}
+
+
+def _first(first: Any, _second: Any) -> Any:
+    return first
+
+
+def _larger(first: Any, second: Any) -> Any:
+    return max(first, second, key=_queue_count)
+
+
+def _queue_count(entry: Mapping[Any, Any]) -> int:
+    count = entry.get("writeQueueNums")
+    return count if isinstance(count, int) else 0
+
+
+def _highest(first: Any, second: Any) -> Any:
+    joined = {str(queue_id): value for queue_id, value in first.items()}
+    for queue_id, value in second.items():
+        known = joined.get(str(queue_id))
+        if isinstance(value, int) and not (isinstance(known, int) and known > value):
+            joined[str(queue_id)] = value
+    return joined

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from rmqtool.engine.append.store_writer import ABORT, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, WriteError
+from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, UnreadableError, WriteError
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.replication.build_behind import BuilderBehind
-from rmqtool.replication.config_copy import copy_config
 from rmqtool.replication.connection import MasterAddress
 from rmqtool.replication.log_copy import LogCopy
 from rmqtool.replication.mirror import Mirror, MirrorOptions
-from rmqtool.replication.mirror_state import MirrorState, read_state, write_state
 from rmqtool.replication.mirror_status import MirrorStatus
+from rmqtool.report.own_file import OwnFile
 from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.relaxed_json import parse_relaxed_json
 from rmqtool.store.sink import DirectorySink, reported
-from rmqtool.store.view import open_directory
+from rmqtool.store.source import read_range
+from rmqtool.store.view import StoreView, open_directory
 
 BUILD_SYNC_SECONDS: Final = 5.0
 CONFIG_SECONDS: Final = 30.0
@@ -239,3 +242,111 @@ class _MirrorRun:
         if self._builder is not None or not self._had_abort or not has_queues:
             self._sink.remove(ABORT)
         self._sink.sync_directory("")
+
+
+# Copies a broker's configuration, the files of `config/`, from a directory that is reachable.
+
+
+CONFIG_SIZE_MAX: Final = 256 << 20
+"""Bytes of a file that is copied; consumer offsets of a large cluster have some MiB."""
+
+
+def copy_config(directory: Path, sink: DirectorySink) -> tuple[list[str], list[str]]:
+    """Copy the JSON files of a `config/`, or of the store that has it.
+
+    Returns:
+        The names of the files that were copied, and sentences about those that were not.
+
+    Raises:
+        NotAStoreError: there is no such directory.
+        UnreadableError: it may not be read.
+        WriteError: a copy cannot be written.
+    """
+    view = open_directory(directory)
+    if (nested := view.stat("config")) is not None and nested.is_directory:
+        view = open_directory(directory / "config")
+    copied, problems = [], []
+    for entry in view.list(""):
+        if entry.is_directory:
+            problems.append(f"{view.label}/{entry.name}: a directory (a database?) is not copied")
+            continue
+        if not entry.is_file or not entry.name.endswith((".json", ".json.bak")):
+            continue
+        if entry.is_link or entry.size > CONFIG_SIZE_MAX:
+            problems.append(f"{view.label}/{entry.name}: a link, or more than {CONFIG_SIZE_MAX} bytes; not copied")
+            continue
+        try:
+            with closing(view.open(entry.path)) as source:
+                content = read_range(source, 0, CONFIG_SIZE_MAX)
+            parse_relaxed_json(content.decode("utf-8"))
+        except (UnreadableError, ValueError) as error:
+            problems.append(f"{view.label}/{entry.name}: not copied ({error})")
+            continue
+        path = f"config/{entry.name}"
+        sink.create(path, len(content))
+        sink.resize(path, len(content))
+        sink.write_at(path, 0, content)
+        sink.sync(path)
+        copied.append(entry.name)
+    return copied, problems
+
+
+# What a mirror notes in its store, for the next run: whose log it copies, and how far queues and index are built.
+
+
+PATH: Final = ".rmqtool/mirror.json"
+STATE_SIZE: Final = 4096
+
+
+@dataclass(frozen=True)
+class MirrorState:
+    """The file. Without one, nothing is known.
+
+    Attributes:
+        master: HOST:PORT of the replication port.
+        built_offset: physical offset up to which queues and index are built; None where they were not built.
+    """
+
+    master: str | None = None
+    built_offset: int | None = None
+
+
+def read_state(view: StoreView) -> MirrorState:
+    """What the last run noted; nothing where the system died before its bytes were on the disk.
+
+    Raises:
+        RefusedError: another file is in its place, or it is damaged.
+        UnreadableError: it may not be read.
+    """
+    entry, place = view.stat(PATH), f"{view.label}/{PATH}"
+    if entry is None:
+        return MirrorState()
+    if entry.is_link or not entry.is_file:
+        raise RefusedError(f"{place}: a link, or not a regular file, so not {OwnFile.MIRROR_STATE.text}; remove it")
+    with closing(view.open(PATH)) as source:
+        content = read_range(source, 0, STATE_SIZE)
+    if not content.strip(b"\0"):
+        return MirrorState()
+    OwnFile.MIRROR_STATE.demand(place, content)
+    try:
+        fields = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(
+            f"{place}: is damaged, so the master of this copy is not known; make sure that HOST:PORT is right, "
+            "then remove the file"
+        ) from error
+    built = fields.get("built_offset")
+    is_offset = type(built) is int and 0 <= built <= JAVA_LONG_MAX
+    return MirrorState(fields.get("master"), built if is_offset else None)
+
+
+def write_state(sink: DirectorySink, state: MirrorState) -> None:
+    """Note it; padded, so that a shorter text leaves nothing of a longer one.
+
+    Raises:
+        WriteError: the disk does not take it.
+    """
+    content = json.dumps(asdict(state)).encode().ljust(STATE_SIZE - 1) + b"\n"
+    sink.create(PATH, STATE_SIZE)
+    sink.write_at(PATH, 0, content)
+    sink.sync(PATH)

@@ -8,8 +8,8 @@ queues and checkpoint vouch for: what is not dispatched, or not flushed, is not 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,12 +29,10 @@ from rmqtool.store.probe_lock import LockStatus, lock_state
 from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
 from rmqtool.verify.files.log_files import log_file_findings
 from rmqtool.watch.index_windows import file_findings, full_files, index_end
-from rmqtool.watch.lag import Alarms, Lags
 from rmqtool.watch.limited_view import LimitedView, ReadLimit
 from rmqtool.watch.queue_windows import queue_ends
 from rmqtool.watch.range_check import CheckedRange, RangeChecker, WatchedRange
 from rmqtool.watch.state import WatchState
-from rmqtool.watch.suspects import Suspects
 
 CHUNK_BYTES: Final = 16 << 20
 """Bytes of the log that are checked at once; the state moves on by so much at most."""
@@ -393,3 +391,143 @@ class Watcher:
             flush_lag,
             index_lag,
         )
+
+
+# Findings that are not reported yet: beside a running broker, what looks wrong once may only be half written.
+
+
+LOOKS_MAX: Final = 4
+"""Looks after which findings that change from look to look are reported as they are."""
+
+
+def finding_key(finding: Finding) -> Hashable:
+    """What tells a finding from others."""
+    return (
+        finding.id, finding.file, finding.file_position, finding.physical_offset, finding.topic, finding.queue_id,
+        finding.queue_offset,
+    )  # fmt: skip
+
+
+@dataclass
+class Suspects:
+    """The findings of one thing that is looked at again.
+
+    Attributes:
+        settle_seconds: the least time between two looks.
+    """
+
+    settle_seconds: float
+    clock: Callable[[], float] = time.monotonic
+    subject: Hashable = None
+    _keys: frozenset[Hashable] = frozenset()
+    _looks: int = 0
+    _next_at: float = field(default=0.0, init=False)
+
+    def clear(self) -> None:
+        """Forget them."""
+        self.subject, self._keys, self._looks = None, frozenset(), 0
+
+    def is_early(self, subject: Hashable) -> bool:
+        """Whether it is too early to look at this again."""
+        return self.subject == subject and self.clock() < self._next_at
+
+    def confirms(self, subject: Hashable, findings: Iterable[Finding]) -> bool:
+        """Whether what was seen now was seen before, so that it is to be reported; else it is looked at again."""
+        keys = frozenset(map(finding_key, findings))
+        if self.subject != subject:
+            self.subject, self._keys, self._looks = subject, frozenset(), 0
+        is_same = self._looks > 0 and keys <= self._keys
+        self._keys, self._looks = keys, self._looks + 1
+        self._next_at = self.clock() + self.settle_seconds
+        if is_same or self._looks >= LOOKS_MAX:
+            self.clear()
+            return True
+        return False
+
+
+# How far dispatch, flush and index are behind the log, and the alerts where that is too far.
+
+
+@dataclass(frozen=True)
+class Lags:
+    """Lags at one look; None where a store does not show them.
+
+    Attributes:
+        log_end: physical offset after the last record, as far as the broker has written.
+        dispatch_bytes: from the last record with a unit to the end of the log.
+        flush_ms: from the store time of the last flushed record, by the checkpoint, to that of the last one.
+        index_bytes: from the last record with an index entry to the last one with a unit.
+    """
+
+    log_end: int | None = None
+    dispatch_bytes: int | None = None
+    flush_ms: int | None = None
+    index_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A limit that was passed, or no longer is."""
+
+    name: str
+    is_raised: bool
+    value: int | None
+    limit: int | None
+    message: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The alert with JSON's types."""
+        fields = asdict(self)
+        state = "raised" if fields.pop("is_raised") else "cleared"
+        return {"alert": fields.pop("name"), "state": state, **fields}
+
+
+_TEXTS: Final = {
+    "dispatch-lag": "records up to {value} bytes before the end of the log are in no queue yet",
+    "flush-lag": "the last flushed record is {value} ms older than the last one",
+    "index-lag": "records up to {value} bytes before the last one with a unit are not in the index",
+}
+
+
+@dataclass
+class Alarms:
+    """Which limits are passed; one counts once two looks in a row see it passed.
+
+    Attributes:
+        limits: by the name of an alert; None without one.
+    """
+
+    limits: dict[str, int | None]
+    _passed: set[str] = field(default_factory=set)
+    raised: set[str] = field(default_factory=set)
+
+    def look(self, lags: Lags) -> Iterator[Alert]:
+        """The alerts that this look raises and clears."""
+        values = {
+            "dispatch-lag": lags.dispatch_bytes,
+            "flush-lag": lags.flush_ms,
+            "index-lag": lags.index_bytes,
+        }
+        for name, value in values.items():
+            limit = self.limits.get(name)
+            if limit is None:
+                continue
+            is_passed = value is not None and value > limit
+            yield from self._note(name, value, limit, is_passed=is_passed)
+
+    def _note(self, name: str, value: int | None, limit: int, *, is_passed: bool) -> Iterator[Alert]:
+        text = _TEXTS[name].format(value=value)
+        if not is_passed:
+            self._passed.discard(name)
+            if name in self.raised:
+                self.raised.discard(name)
+                yield Alert(name, False, value, limit, f"{text}: within the limit of {limit} again")
+        elif name in self._passed and name not in self.raised:
+            self.raised.add(name)
+            yield Alert(name, True, value, limit, f"{text}, the limit is {limit}")
+        self._passed |= {name} if is_passed else set()
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether a limit is passed that was not so before, so that another look decides."""
+        return bool(self._passed - self.raised)

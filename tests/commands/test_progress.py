@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rmqtool.commands.reading import dump, forecast, verify
-from rmqtool.commands.repairs import salvage_export
+from rmqtool.commands.repairs import salvage
 from rmqtool.repair.machine import apply, output
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
@@ -113,8 +113,8 @@ def test_an_interrupted_check_says_where_it_goes_on(
 def test_an_interrupted_export_leaves_no_part_of_a_file(
     golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupting(monkeypatch, salvage_export.JsonLinesWriter, "write")
-    file = tmp_path / "export" / salvage_export.NAME
+    interrupting(monkeypatch, salvage.JsonLinesWriter, "write")
+    file = tmp_path / "export" / salvage.NAME
     with assert_store_unchanged(golden(STORE)):
         ran = rmqtool("salvage", golden(STORE), "--export", file.parent)
     text = f"rmqtool: interrupted; the store was not changed, and the incomplete {file} was removed"

@@ -9,8 +9,8 @@ import pytest
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import NEWEST, rules_for
-from rmqtool.forecast.batch_pull import given_units
 from rmqtool.forecast.forecast import forecast_store
+from rmqtool.forecast.served_units import given_units
 from rmqtool.formats.consumequeue import BATCH_UNIT
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import survey

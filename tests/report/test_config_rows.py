@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from rmqtool.report.config_rows import config_entries
-from rmqtool.report.tables import TableWriter
+from rmqtool.report.tables import TableWriter, config_entries
 
 
 def entries(content: Any) -> tuple[list[dict[str, Any]], Any]:

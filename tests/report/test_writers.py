@@ -19,11 +19,10 @@ from rmqtool.pipeline.jobs.stats import FIGURES as COUNTED
 from rmqtool.pipeline.jobs.stats import KEYS, QUEUE_FIGURES
 from rmqtool.pipeline.tables.search import SHOWN
 from rmqtool.report.columns import TABLES, fitted
-from rmqtool.report.config_rows import ENTRY_FIELDS
 from rmqtool.report.file_rows import FIELDS
 from rmqtool.report.hexview import HexField, hex_lines
 from rmqtool.report.rows import MESSAGE_FIELDS, RowBlock, bad_row, blank_row
-from rmqtool.report.tables import TableWriter
+from rmqtool.report.tables import ENTRY_FIELDS, TableWriter
 from rmqtool.report.text import columns_of, escaped
 from rmqtool.report.writers import row_writer
 

@@ -16,9 +16,8 @@ import pytest
 from benchmarks.stores import write_store
 from rmqtool.engine.dispatch.index_entries import IndexEntries, batch_entries
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.scan.kept_column import columns_values, keep_column
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, reader_for, scan_log, walk_split
-from rmqtool.scan.log_digest import KEPT, LogDigest
+from rmqtool.scan.log_digest import KEPT, LogDigest, columns_values, keep_column
 from rmqtool.scan.splits import splits_of
 from rmqtool.store.directory import survey
 from rmqtool.store.source import FileSource

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqtool.watch.lag import Alarms, Lags
+from rmqtool.watch.watcher import Alarms, Lags
 
 
 def states(alarms: Alarms, *values: int | None) -> list[list[bool]]:

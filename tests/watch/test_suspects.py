@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqtool.verify.catalog.finding import Finding, Severity
-from rmqtool.watch.suspects import LOOKS_MAX, Suspects
+from rmqtool.watch.watcher import LOOKS_MAX, Suspects
 
 
 def findings(*positions: int) -> list[Finding]:

@@ -10,14 +10,21 @@ a queue or the index lacks. It grows until nothing incomplete begins before it; 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
 
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, batch_bytes, queue_entries
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UsageError
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.derived.build import build
@@ -33,9 +40,7 @@ from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file
 from rmqtool.repair.missing_log import unmounted_text
 from rmqtool.repair.recover import log_steps
 from rmqtool.repair.recover.config_steps import rescue_steps
-from rmqtool.repair.recover.cut_offset import cut_offset
 from rmqtool.repair.recover.log_steps import MISNAMED, damage_in, loss_behind, shape_steps, tail_begin, tail_steps
-from rmqtool.repair.recover.misplaced_records import misplaced_records
 from rmqtool.repair.recover.scope import (
     WindowTooSmall,
     demand_generations_known,
@@ -51,13 +56,18 @@ from rmqtool.repair.recover.scope import (
     reason_for,
     whole_window,
 )
+from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, plan_segments, scan_log
+from rmqtool.scan.row_columns import message_rows
+from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.dledger_files import demand_dledger_data, demand_plain_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.verify.files.log_files import log_file_findings
+from rmqtool.verify.match.queue_order import QueueOrder
 from rmqtool.verify.match.removed_messages import MAY_BE_DELETED
+from rmqtool.verify.match.undispatched_headers import Doubts, misplaced_finding, record_off_by_one
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 
@@ -396,3 +406,87 @@ class _Recover:
             self._cut_tail(built.log_end, "nothing is after the end of the commit log")
         self._steps += checkpoint_steps(self._store, self._rules, built.last_record, built.log_end)
         self._steps += abort_steps(self._store)
+
+
+# Checks the physical offset at which a person wants the log to end: only where a record begins can it be cut.
+
+
+def cut_offset(store: Store, physical_offset: int, delays_ms: tuple[int, ...]) -> int | None:
+    """Where to cut the log; None where no record comes after that offset, so that it ends there already.
+
+    Raises:
+        UsageError: no record begins there.
+        UnreadableError: a file may not be opened.
+    """
+    offsets = _record_offsets(store, physical_offset, delays_ms)
+    if not offsets:
+        begin, end = store.commitlog[0].start, store.commitlog[-1].end
+        raise UsageError(
+            f"--cut-at {physical_offset}: no record starts there; the commit log files go from {begin} to {end}"
+        )
+    at = bisect_left(offsets, physical_offset)
+    if at == len(offsets) or offsets[at] != physical_offset:
+        near = " and ".join(str(offset) for offset in offsets[max(0, at - 1) : at + 1])
+        raise UsageError(f"--cut-at {physical_offset}: no record starts there; the nearest ones start at {near}")
+    is_end = at == len(offsets) - 1 and not any(segment.start >= physical_offset for segment in store.commitlog[1:])
+    return None if is_end else physical_offset
+
+
+def _record_offsets(store: Store, physical_offset: int, delays_ms: tuple[int, ...]) -> list[int]:
+    """Where records begin in the files around a physical offset, and where the last one ends, in order."""
+    around = [segment for segment in store.commitlog if segment.start <= physical_offset <= segment.end]
+    offsets: set[int] = set()
+    with closing(plan_segments(store.view.open, around)) as plan:
+        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.splits))):
+            rows = batch.as_array()
+            rows = rows[rows["verdict"] == Verdict.GOOD]
+            offsets.update(rows["physical_offset"].tolist())
+            offsets.update((rows["physical_offset"] + rows["size"]).tolist())
+    return sorted(offsets)
+
+
+# Finds the records with wrong headers that would move other messages of a queue when it is built again.
+
+
+MISSING: Final = "commitlog.missing-message"
+
+
+def misplaced_records(
+    store: Store, settings: DispatchSettings, findings: Iterable[Finding], log_end: int, delays_ms: tuple[int, ...]
+) -> Iterator[Finding]:
+    """Findings about records that stand where the log lacks exactly one other message; reads all of the log.
+
+    Args:
+        findings: what a check has about the log; where it has anything, nothing is sure.
+        log_end: physical offset of what counts no more.
+
+    Raises:
+        UnreadableError: a file may not be opened.
+    """
+    doubts = Doubts()
+    for known in findings:
+        if known.id != MISSING:  # told by the order itself
+            doubts.add(known)
+    records, _ = _order(store, settings, log_end, delays_ms).misplaced(doubts.counter().between)
+    with OpenFiles(store.view) as files:
+        log = Log(store, settings.rules, files)
+        for misplaced in records:
+            record = record_off_by_one(log, misplaced)
+            if record is not None:
+                yield misplaced_finding(store, misplaced, record)
+
+
+def _order(store: Store, settings: DispatchSettings, log_end: int, delays_ms: tuple[int, ...]) -> QueueOrder:
+    order = QueueOrder(begins_at_zero=bool(store.commitlog) and store.commitlog[0].start == 0)
+    plan = plan_log([LogFile(partial(store.view.open, segment.path), segment.start) for segment in store.commitlog])
+    try:
+        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.splits))):
+            rows = batch.as_array()
+            rows = message_rows(rows[rows["physical_offset"] < log_end])
+            if not rows.size:
+                continue
+            for entries in queue_entries(rows, batch.topics, batch_bytes(batch), settings, by_bytes=True):
+                order.take(entries)
+    finally:
+        plan.close()
+    return order

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from rmqtool.formats.queue_name import QueueKey, topic_bytes
 from rmqtool.repair.salvage.damage_context import DamageContext
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange, Unit, UnitsInRanges
 from rmqtool.repair.salvage.header_repair import restored
-from rmqtool.repair.salvage.light_records import add_own_queues
 from rmqtool.repair.salvage.lost_record import LostRecord
 from rmqtool.repair.salvage.placement import missing_before_claims, placeable
 from rmqtool.store.directory import QueueFiles, Store
@@ -31,6 +30,10 @@ from rmqtool.verify.match.queue_order import MissingRun
 from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.queue_pass import QueuePass
+
+if TYPE_CHECKING:
+    from rmqtool.repair.salvage.lost_record import LostRecord
+
 
 _LMQ: Final = LMQ_PREFIX.encode()
 _EMPTY: Final = np.empty(0, np.int64)
@@ -320,3 +323,50 @@ def _one_of(claims: list[tuple[QueueMap, LostRecord]]) -> LostRecord | None:
     others = [(record.topic, record.queue_offset) for _, record in claims if record is not own[0]]
     times = Counter(record.topic for _, record in claims)
     return replace(own[0], further=tuple(name for name in others if times[name[0]] == 1))
+
+
+# Lost records that only units of light queues tell of: each had a queue of its own too, in which the log has gaps.
+
+
+def add_own_queues(claims: Sequence[list[LostRecord]], missing: Sequence[MissingRun]) -> None:
+    """Give records of light queues the queue offsets that are missing around them, in log order.
+
+    A broker writes to a light queue no record that has no other queue. Which of several queues a record had nobody
+    knows; it is enough that the order in each of them is that of the log.
+
+    Args:
+        claims: per range, the records whose places are known, which are replaced.
+        missing: see `QueueOrder`.
+    """
+    slots = [
+        (records, at)
+        for records in claims
+        for at, record in enumerate(records)
+        if record.head is None and record.topic.startswith(LMQ_PREFIX.encode())
+    ]
+    if not slots:
+        return
+    places = [records[at].place[0] for records, at in slots]
+    known: defaultdict[QueueKey, list[tuple[int, int]]] = defaultdict(list)
+    for records in claims:
+        for record in records:
+            known[record.topic, record.queue_id].append((record.queue_offset, record.place[0]))
+    for run in missing:
+        if run.is_further or run.queue[2]:
+            continue
+        topic, queue_id, _ = run.queue
+        rows, low = known[topic, queue_id], run.behind
+        for queue_offset in range(run.first, run.first + run.length):
+            row = bisect_left(rows, (queue_offset, 0))
+            if row < len(rows) and rows[row][0] == queue_offset:
+                continue
+            low = max(low, rows[row - 1][1] if row else -1)
+            slot = bisect_right(places, low)
+            if slot == len(places) or places[slot] >= min(run.before, rows[row][1] if row < len(rows) else sys.maxsize):
+                continue
+            low, (records, at) = places.pop(slot), slots.pop(slot)
+            light = records[at]
+            further = ((light.topic, light.queue_offset), *light.further)
+            records[at] = replace(
+                light, topic=topic, queue_id=queue_id, queue_offset=queue_offset, further=further, has_unit=False
+            )

@@ -9,19 +9,20 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.page.finding_kinds import FindingKinds
+from rmqtool.report.page.lane import Lane
 from rmqtool.report.page.log_picture import LogPicture
-from rmqtool.report.page.offset_lanes import checkpoint_lanes, index_lane, log_lane, queue_lanes, start_lanes
-from rmqtool.report.page.plan_section import plan_section, topics_text
-from rmqtool.report.page.queue_bars import QueueBars
-from rmqtool.report.page.timeline import Times, time_axis, time_lanes
+from rmqtool.report.page.queue_bars import QueueBar, QueueBars
+from rmqtool.report.page.timeline import IndexRange, Times, time_axis, time_lanes
+from rmqtool.report.screens.repair_screen import plan_afterwards, plan_verdict
 from rmqtool.report.screens.verify_screen import checked
 from rmqtool.report.text import ELLIPSIS, counted, escaped, size_text
 from rmqtool.times import time_text
@@ -218,3 +219,178 @@ def _environment() -> Environment:
 @cache
 def _resource(name: str) -> str:
     return files("rmqtool.report.page").joinpath(name).read_text("utf-8")
+
+
+# The parts of a store as lanes over the physical offsets of its log.
+
+
+def log_lane(log: LogPicture) -> Lane:
+    """All of the log."""
+    end = "not checked to its end" if log.end is None else f"records end at {log.end}"
+    files = counted(len(log.files), "file")
+    return Lane("Commit log", log.bars, f"{log.axis.start} to {log.axis.end}, {files}; {end}")
+
+
+def start_lanes(log: LogPicture, forecasts: Sequence[JsonObject]) -> Iterator[Lane]:
+    """What a start keeps of the log, reads of it, and discards; versions that do the same share a lane."""
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for forecast in forecasts:
+        key = (forecast["starts"], forecast["scan_start_offset"], forecast["log_end_offset"])
+        alike.setdefault(key, []).append(forecast["broker_version"])
+    data_end = log.axis.end if log.end is None else log.end
+    for (starts, scanned, end), versions in alike.items():
+        label = f"Start of {', '.join(versions)}"
+        if not starts or end is None:
+            yield Lane(label, [], "no broker starts" if not starts else "does not read the log")
+            continue
+        read_from = min(end, end if scanned is None else scanned)
+        ranges = [(log.axis.start, read_from, "kept"), (read_from, end, "read"), (end, data_end, "lost")]
+        text = f"reads {read_from} to {end}"
+        if end < data_end:
+            text += f", discards {end} to {data_end}"
+        yield Lane(label, log.axis.bars(ranges), text)
+
+
+def index_lane(log: LogPicture, index: Sequence[IndexRange], file_count: int) -> Lane | None:
+    """The records that the index files span; None without an index."""
+    filled = [file for file in index if 0 <= file.begin <= file.end and file.end]
+    if not filled:
+        return None
+    ranges = [(file.begin, file.end + 1, "index") for file in filled]
+    text = f"{min(file.begin for file in filled)} to {max(file.end for file in filled)}"
+    left_out = f", {len(index)} of {counted(file_count, 'file')} drawn" if len(index) < file_count else ""
+    return Lane("Index", log.axis.bars(ranges), f"{text}{left_out}")
+
+
+def checkpoint_lanes(log: LogPicture, checkpoint: JsonObject | None) -> Iterator[Lane]:
+    """The physical offsets of the checkpoint, as far as a broker wrote any."""
+    names = {
+        "consumequeue_physical_offset": "Checkpoint: queues",
+        "confirm_physical_offset": "Checkpoint: confirmed",
+        "master_flushed_offset": "Checkpoint: master",
+    }
+    width = max(1, (log.axis.end - log.axis.start) // 400)
+    for name, label in names.items():
+        value = (checkpoint or {}).get(name) or 0
+        if value > 0:
+            is_inside = log.axis.start <= value <= log.axis.end
+            bars = log.axis.bars([(value, value + width, "mark")])
+            yield Lane(label, bars, str(value) + ("" if is_inside else ", outside the log"))
+
+
+def queue_lanes(log: LogPicture, queues: QueueBars) -> Iterator[Lane]:
+    """Queues, or topics where there are too many."""
+    for bar in queues.rows()[0]:
+        yield Lane(_label(bar), _bars(log, bar), _text(log, bar))
+
+
+def _label(bar: QueueBar) -> str:
+    return bar.topic if bar.queue_id is None else f"{bar.topic}/{bar.queue_id}"
+
+
+def _bars(log: LogPicture, bar: QueueBar) -> list[Any]:
+    if bar.begin is None or bar.end is None:
+        return []
+    end = log.axis.end if log.end is None else log.end
+    return log.axis.bars([(bar.begin, min(bar.end, end), "queue"), (max(bar.begin, end), bar.end, "lost")])
+
+
+def _text(log: LogPicture, bar: QueueBar) -> str:
+    if bar.unreadable and bar.queues == bar.unreadable:
+        return "cannot be read"
+    text = counted(bar.messages, "message")
+    if bar.queue_id is None:
+        text += f" in {counted(bar.queues, 'queue')}"
+    if bar.begin is None or bar.end is None:
+        return text
+    text += f", {bar.begin} to {bar.end}"
+    if log.end is not None and bar.end > log.end:
+        text += ", past the end of the log"
+    return f"{text}, {bar.unreadable} not readable" if bar.unreadable else text
+
+
+# The plan of a repair as rows: its steps summed by reason, and what is lost and kept by it.
+
+
+REASONS_MAX: Final = 40
+FILES_MAX: Final = 3
+PLAN_ROWS_MAX: Final = 10
+
+
+@dataclass
+class StepGroup:
+    """Steps that have one reason and do the same."""
+
+    why: str
+    action: str
+    count: int = 0
+    size: int = 0
+    files: list[str] = field(default_factory=list)
+
+
+def plan_section(plan: JsonObject) -> dict[str, Any]:
+    """What the page says of a plan.
+
+    Args:
+        plan: as `recover --dry-run --format json` writes it.
+    """
+    style, text = plan_verdict(plan)
+    groups: dict[tuple[str, str], StepGroup] = {}
+    for step in plan["steps"]:
+        key = (step["why"], step["action"])
+        group = groups.setdefault(key, StepGroup(*key))
+        group.count += 1
+        group.size += step["length"]
+        if len(group.files) < FILES_MAX:
+            group.files.append(step["file"])
+    left = [f"{one['id']}: {one['message']} ({one['file']}): {one['why']}" for one in plan["remaining"][:PLAN_ROWS_MAX]]
+    damage = [f"{one['id']}: {one['message']} ({one['file']})" for one in plan["damage"][:PLAN_ROWS_MAX]]
+    return {
+        "style": style,
+        "text": text,
+        "command": f"rmqtool {plan['command']} {plan['flags']}".rstrip() + " --dry-run",
+        "version": plan["broker_version"],
+        "groups": list(islice(groups.values(), REASONS_MAX)),
+        "groups_left": max(0, len(groups) - REASONS_MAX),
+        "loss": _amount(plan["loss"]),
+        "loss_topics": topics_text(plan["loss"]["by_topic"]),
+        "unreadable": _unreadable(plan.get("lost_for_good")),
+        "kept": counted(plan["kept_beyond_broker"]["messages"], "message"),
+        "kept_topics": topics_text(plan["kept_beyond_broker"]["by_topic"]),
+        "afterwards": plan_afterwards(plan) or "not forecast",
+        "abort_stays": plan["abort_stays"],
+        "notes": plan["notes"][:PLAN_ROWS_MAX],
+        "damage": damage,
+        "damage_left": len(plan["damage"]) - len(damage),
+        "left": left,
+        "left_left": len(plan["remaining"]) - len(left),
+        "disk": size_text(plan["disk_needed_bytes"]),
+        "next": plan["next_step"],
+    }
+
+
+def _unreadable(lost: JsonObject | None) -> str:
+    """What `salvage` cannot keep, because nothing of it can be read: queue offsets."""
+    if lost is None or not lost["messages"]:
+        return ""
+    runs = [
+        f"{run['topic']}/{run['queue_id']} from queue offset {run['queue_offset']} ({run['count']})"
+        for run in lost["queues"][:PLAN_ROWS_MAX]
+    ]
+    rest = len(lost["queues"]) - len(runs)
+    text = f"{counted(lost['messages'], 'message')}: {', '.join(runs)}"
+    return text + (f" and {counted(rest, 'more range')}" if rest > 0 else "")
+
+
+def topics_text(by_topic: Mapping[str, int]) -> str:
+    """The topics with the most messages, and how many."""
+    topics: Sequence[tuple[str, int]] = sorted(by_topic.items(), key=lambda item: (-item[1], item[0]))
+    named = ", ".join(f"{topic} {count}" for topic, count in topics[:PLAN_ROWS_MAX])
+    rest = len(topics) - PLAN_ROWS_MAX
+    return named + (f" and {counted(rest, 'more topic')}" if rest > 0 else "")
+
+
+def _amount(loss: JsonObject) -> str:
+    if not loss["messages"]:
+        return "no messages"
+    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}"

@@ -10,7 +10,7 @@ import pytest
 from rmqtool.engine.append.message import Message
 from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.status import PutStatus
-from rmqtool.engine.append.store_state import replica_refusal, replica_status, state_refusal
+from rmqtool.engine.append.store_writer import replica_refusal, replica_status, state_refusal
 from rmqtool.engine.append.writer_config import Replication, Slave, WriterConfig, config_from
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.store.config.broker_conf import broker_conf

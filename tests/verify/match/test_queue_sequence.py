@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.verify.match.queue_sequence import Neighbors, is_misplaced
+from rmqtool.verify.match.record_places import Neighbors, is_misplaced
 
 GAP = Neighbors(7, 8)
 """The log lacks queue offset 7 there."""
