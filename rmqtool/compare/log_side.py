@@ -6,19 +6,36 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from itertools import pairwise
+from typing import ClassVar, Final, NamedTuple, Protocol
 
-from rmqtool.compare.lockstep import LockstepSource, first_difference
-from rmqtool.compare.log_blocks import FileBlocks, topic_totals, unreadable_bytes
-from rmqtool.compare.rows import BLOCK_SIZE, Block, LogTotals, QueueNumbers
+import numpy as np
+
+from rmqtool.compare.rows import (
+    BAD,
+    BLANK,
+    BLOCK_SIZE,
+    ROW,
+    Array,
+    Block,
+    LogTotals,
+    QueueNumbers,
+    TopicTotal,
+    block_of,
+    low_bits,
+    sum_of,
+)
 from rmqtool.engine.reading.resurrected_tail import ResurrectedTail, resurrected_tail
 from rmqtool.errors import UnreadableError
+from rmqtool.formats import commitlog
+from rmqtool.scan.digest import Digests, batch_digests
 from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, reader_for, walk_split
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, whole_file
-from rmqtool.scan.walk import Walk
+from rmqtool.scan.walk import Batch, Walk
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import demand_plain_log
+from rmqtool.store.source import ByteSource
 
 
 class Span(NamedTuple):
@@ -188,3 +205,228 @@ def _end_damage(totals: LogTotals, held: int) -> None:
     totals.bad_ranges += held
     totals.bad_bytes += totals.tail_bytes
     totals.tail_bytes = 0
+
+
+# Reads two files at once and tells whether they are equal, byte for byte; the walk over one is then that of both.
+
+
+_STEP: Final = 1 << 20
+
+
+class LockstepSource:
+    """See `ByteSource`; its bytes are those of the first file.
+
+    Attributes:
+        is_equal: whether all that was read so far is the same in the second file.
+    """
+
+    identity: ClassVar[None] = None
+
+    def __init__(self, source: ByteSource, other: ByteSource) -> None:
+        self._source = source
+        self._other = other
+        self._buffer = bytearray()
+        self._compared_to = 0
+        self.name = source.name
+        self.size = source.size
+        self.is_equal = source.size == other.size
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        count = self._source.read_into(position, buffer)
+        # A read that leaves something out proves nothing about what it left out: `finish` looks at that.
+        if self.is_equal and position <= self._compared_to < position + count:
+            self._compare(position, buffer[:count])
+            self._compared_to = position + count
+        return count
+
+    def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        return self._source.extents(start, end)
+
+    def finish(self) -> bool:
+        """Compare what was not read so far; whether the files are equal."""
+        buffer = memoryview(bytearray(_STEP))
+        for start, end in sorted(
+            [*self._source.extents(self._compared_to, self.size), *self._other.extents(self._compared_to, self.size)]
+        ):
+            at = max(start, self._compared_to)
+            while at < end and self.is_equal:
+                step = buffer[: min(_STEP, end - at)]
+                try:
+                    if self._source.read_into(at, step) < len(step):
+                        self.is_equal = False
+                except OSError:
+                    self.is_equal = False
+                self._compare(at, step)
+                at += len(step)
+            self._compared_to = max(self._compared_to, end)
+        return self.is_equal
+
+    def close(self) -> None:
+        self._source.close()
+        self._other.close()
+
+    def _compare(self, position: int, here: memoryview) -> None:
+        if len(self._buffer) < len(here):
+            self._buffer = bytearray(len(here))
+        there = memoryview(self._buffer)[: len(here)]
+        try:
+            self.is_equal &= self._other.read_into(position, there) == len(here) and equal_bytes(here, there)
+        except OSError:
+            self.is_equal = False
+
+
+def equal_bytes(one: memoryview, other: memoryview) -> bool:
+    """Whether two chunks of memory of one length hold the same bytes."""
+    whole = len(one) // 8 * 8
+    words = np.frombuffer(one[:whole], np.uint64), np.frombuffer(other[:whole], np.uint64)
+    return bool((words[0] == words[1]).all()) and bytes(one[whole:]) == bytes(other[whole:])
+
+
+def first_difference(source: ByteSource, other: ByteSource, start: int) -> int | None:
+    """File position of the first byte from `start` on that differs, or that one file alone has; None if it is equal.
+
+    Raises:
+        OSError: a disk does not give the bytes.
+    """
+    buffers = memoryview(bytearray(_STEP)), memoryview(bytearray(_STEP))
+    at = start
+    while True:
+        counts = source.read_into(at, buffers[0]), other.read_into(at, buffers[1])
+        length = min(counts)
+        differing = np.flatnonzero(np.frombuffer(buffers[0], np.uint8) != np.frombuffer(buffers[1], np.uint8))
+        if differing.size and differing[0] < length:
+            return at + int(differing[0])
+        if length < _STEP:
+            return at + length if counts[0] != counts[1] else None
+        at += length
+
+
+# One file of a log as blocks of rows with digests, made while it is walked, without what lies after the log's end.
+
+
+_DENSE_MAX: Final = 1 << 20
+"""Pairs of topic and queue id up to which a table over all of them is cheaper than sorting."""
+
+
+class FileBlocks:
+    """The blocks of one file.
+
+    Args:
+        numbers: gives the rows their queue numbers.
+
+    Attributes:
+        totals: of the file, once all blocks were taken.
+    """
+
+    def __init__(
+        self, walk: Walk, numbers: QueueNumbers, block_size: int, *, by_content: bool, record_crc: bool
+    ) -> None:
+        self._walk = walk
+        self._numbers = numbers
+        self._block_size = block_size
+        self._by_content = by_content
+        self._record_crc = record_crc
+        self._parts: list[Array] = []
+        self.totals = LogTotals(begin=walk.split.physical_offset)
+
+    def blocks(self) -> Iterator[Block]:
+        """Walk the file. Bad ranges after the last record are no part of the log any more, if no file follows."""
+        held: list[Array] = []
+        for batch in self._walk.batches():
+            rows = batch.as_array()
+            # A batch is of one kind: good records, or one bad range, or all of it after the log's end.
+            if rows[0]["verdict"] == Verdict.STALE or not rows[0]["size"]:
+                continue
+            digests = batch_digests(batch, rows, by_content=self._by_content, record_crc=self._record_crc)
+            kept_rows = self._rows(batch, rows, digests)
+            if rows[0]["verdict"] != Verdict.GOOD:
+                held.append(kept_rows)
+                self.totals.unreadable_bytes += unreadable_bytes(rows)
+                continue
+            for waiting in held:
+                yield from self._take(waiting)
+            held.clear()
+            self.totals.add_topics(topic_totals(rows, batch.topics, digests.identity + digests.content))
+            yield from self._take(kept_rows)
+        for waiting in held:
+            if self._walk.split.more_follows:
+                yield from self._take(waiting)
+            else:
+                self.totals.tail_bytes += int(waiting["size"].sum(dtype=np.int64))
+        yield from self._cut()
+
+    def _rows(self, batch: Batch, rows: Array, digests: Digests) -> Array:
+        digest_rows = np.zeros(len(rows), ROW)
+        digest_rows["identity"] = digests.identity
+        digest_rows["content"] = low_bits(digests.content)
+        digest_rows["whole"] = digests.whole
+        for name in ("physical_offset", "queue_offset", "size"):
+            digest_rows[name] = rows[name]
+        good = rows["verdict"] == Verdict.GOOD
+        messages = good & (rows["magic"] != commitlog.MAGIC_BLANK)
+        digest_rows["queue"] = np.where(good, BLANK, BAD - rows["verdict"])
+        digest_rows["queue"][messages] = self._queue_numbers(batch.topics, rows[messages])
+        return digest_rows
+
+    def _queue_numbers(self, topics: Sequence[bytes], rows: Array) -> Array:
+        if not len(rows):
+            return np.zeros(0, np.int32)
+        topic_numbers, queue_ids = rows["topic_number"].astype(np.int64), rows["queue_id"].astype(np.int64)
+        lowest, span = int(queue_ids.min()), int(np.ptp(queue_ids)) + 1
+        keys = topic_numbers * span + (queue_ids - lowest)
+        if len(topics) * span <= _DENSE_MAX:
+            present = np.zeros(len(topics) * span, np.bool_)
+            present[keys] = True
+            distinct = np.flatnonzero(present)
+            places = np.zeros(present.size, np.int32)
+            places[distinct] = np.arange(distinct.size)
+            at = places[keys]
+        else:
+            distinct, at = np.unique(keys, return_inverse=True)
+        named = ((topics[key // span], key % span + lowest) for key in distinct.tolist())
+        queue_numbers: Array = self._numbers.translation(named)[at]
+        return queue_numbers
+
+    def _take(self, rows: Array) -> Iterator[Block]:
+        """Add rows to the block at hand; blocks that are complete by that."""
+        bad = rows["queue"] <= BAD
+        if bad.any():
+            self.totals.bad_ranges += int(bad.sum())
+            self.totals.bad_bytes += int(rows["size"][bad].sum(dtype=np.int64))
+        self.totals.end = int(rows[-1]["physical_offset"] + rows[-1]["size"])
+        numbers = rows["physical_offset"] // self._block_size
+        if self._parts and numbers[0] != self._parts[-1][-1]["physical_offset"] // self._block_size:
+            yield from self._cut()
+        starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(rows)]
+        for number, (start, end) in enumerate(pairwise(starts)):
+            if number:
+                yield from self._cut()
+            self._parts.append(rows[start:end])
+
+    def _cut(self) -> Iterator[Block]:
+        if self._parts:
+            rows = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+            self._parts = []
+            yield block_of(rows, sum_of(rows["whole"]))
+
+
+def topic_totals(rows: Array, topics: Sequence[bytes], digests: Array | None) -> dict[bytes, TopicTotal]:
+    """Totals of the messages among the rows of a scan; without digests theirs is not known."""
+    messages = (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)
+    numbers = rows["topic_number"][messages]
+    counts = np.bincount(numbers, minlength=1)
+    sizes = np.bincount(numbers, rows["size"][messages], minlength=1)
+    sums = np.zeros(counts.size, np.uint64)
+    if digests is not None:
+        np.add.at(sums, numbers, digests[messages])
+    return {
+        topics[number]: TopicTotal(
+            int(counts[number]), int(sizes[number]), None if digests is None else int(sums[number])
+        )
+        for number in np.flatnonzero(counts).tolist()
+    }
+
+
+def unreadable_bytes(rows: Array) -> int:
+    """Bytes of ranges that the disk did not give."""
+    return int(rows["size"][rows["verdict"] == Verdict.UNREADABLE_RANGE].sum(dtype=np.int64))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from struct import Struct
 from typing import Final
 
@@ -14,6 +15,8 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import index, timer
 from rmqtool.formats.abort import parse_abort
 from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
+from rmqtool.formats.commitlog import MAGIC_BLANK
+from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.report.file_rows import (
     abort_row,
@@ -22,6 +25,7 @@ from rmqtool.report.file_rows import (
     config_row,
     entry_row,
     header_row,
+    side_row,
     slot_row,
     timer_blank_row,
     timer_check_row,
@@ -29,7 +33,11 @@ from rmqtool.report.file_rows import (
     timer_unit_row,
 )
 from rmqtool.report.rows import DumpRow
+from rmqtool.scan.log import LogFile, plan_log, scan_log
+from rmqtool.scan.rules import Verdict
 from rmqtool.store.config.config_json import SIZE_MAX
+from rmqtool.store.config.tiered import METADATA, TieredSegment, is_coda, read_tiered
+from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
 from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
@@ -187,3 +195,104 @@ class FileDump(RowSource):
     def _bad(self, entry: Entry, file_position: int, size: int, finding: str) -> DumpRow:
         self.bad_ranges += 1
         return bad_file_row(entry.path, file_position, size, finding)
+
+
+# Rows of `rocksdbstore/` for `dump`: index, timers and transactions as their tables have them.
+
+
+class SideDatabaseDump(RowSource):
+    """The rows of the database."""
+
+    def rows(self) -> Iterator[DumpRow]:
+        """All rows, table after table."""
+        database = SideDatabase(self.target.view, self.target.entries)
+        for family, row in database.rows():
+            yield side_row(DIRECTORY, family, row)
+        self.bad_ranges = database.odd_row_count
+        if database.odd_row_count:
+            self.problems.append(f"{DIRECTORY}: {database.odd_row_count} odd rows, the first: {database.odd_row}")
+            yield bad_file_row(DIRECTORY, 0, 0, "rocksdbstore.odd-row")
+        if database.failure is not None:
+            self.problems.append(f"{DIRECTORY}: index, timers and transactions are in RocksDB: {database.reason}")
+
+
+# Rows of a tiered store in files for `dump`: the records and units of the segments that its metadata names.
+
+
+_UNIT: Final = Struct(UNIT.struct_code)
+_BLOCK: Final = 4096 * UNIT_SIZE
+_RECORDS: Final = "COMMIT_LOG"
+_UNITS: Final = "CONSUME_QUEUE"
+
+
+class TieredDump(RowSource):
+    """The rows of all segments, queue after queue; the index is not decoded."""
+
+    def rows(self) -> Iterator[DumpRow]:
+        """The rows of the queues that are asked for."""
+        tiered = read_tiered(self.target.view)
+        if tiered.is_used and tiered.config.value is None:
+            self.problems.append(f"{METADATA}: {'; '.join(tiered.config.problems) or 'it is empty'}")
+        if tiered.segments and tiered.root is None:
+            self.problems.append(f"{METADATA}: the segments of the tiered store are not in the store's directory")
+            return
+        for segment in sorted(tiered.segments, key=lambda segment: (segment.owner, segment.kind, segment.start)):
+            if not self._is_asked_for(segment):
+                continue
+            if segment.entry is None and segment.size:
+                self.bad_ranges += 1
+                yield bad_file_row(segment.path, 0, segment.size, "tiered.missing-segment")
+            elif segment.entry is not None and segment.kind in (_RECORDS, _UNITS):
+                try:
+                    yield from (self._records if segment.kind == _RECORDS else self._units)(segment)
+                except UnreadableError as error:
+                    self.problems.append(str(error))
+            elif segment.entry is not None:
+                self.problems.append(f"{segment.path}: the index of the tiered store is not decoded")
+        known = {segment.path for segment in tiered.segments}
+        self.problems += [
+            f"{entry.path}: a file of a tiered store that no metadata names; it is not decoded"
+            for entry in self.target.entries
+            if entry.path not in known and not entry.path.startswith(METADATA)
+        ]
+
+    def _is_asked_for(self, segment: TieredSegment) -> bool:
+        """By topic and queue id, which are the end of the owner's path."""
+        *_, topic, queue_id = ("", "", *segment.owner.split("/"))
+        return self.ask.takes_queue(topic, int(queue_id) if queue_id.isascii() and queue_id.isdigit() else None)
+
+    def _records(self, segment: TieredSegment) -> Iterator[DumpRow]:
+        file = LogFile(partial(self.target.view.open, segment.path), segment.start)
+        with closing(plan_log([file])) as plan:
+            for batch in scan_log(plan):
+                for row in batch.as_rows():
+                    position = row.physical_offset - segment.start
+                    is_good = row.verdict == Verdict.GOOD and row.magic != MAGIC_BLANK
+                    if not is_good and is_coda(row.size, bytes(batch.window.bytes_at(position, 8))):
+                        continue
+                    self.bad_ranges += not is_good
+                    if not is_good:
+                        yield bad_file_row(segment.path, position, row.size, "tiered.bad-record")
+                        continue
+                    yield {
+                        "type": "tiered-record", "file": segment.path, "file_position": position, "size": row.size,
+                        "topic": decode_java_utf8(batch.topics[row.topic_number]), "queue_id": row.queue_id,
+                        "queue_offset": row.queue_offset, "physical_offset": row.physical_offset,
+                        "store_timestamp_ms": row.store_timestamp_ms,
+                    }  # fmt: skip
+
+    def _units(self, segment: TieredSegment) -> Iterator[DumpRow]:
+        with closing(self.target.view.open(segment.path)) as source:
+            end = source.size // UNIT_SIZE * UNIT_SIZE
+            for start in range(0, end, _BLOCK):
+                raw = read_range(source, start, min(_BLOCK, end - start))
+                for at, values in enumerate(_UNIT.iter_unpack(raw[: len(raw) // UNIT_SIZE * UNIT_SIZE])):
+                    position = start + at * UNIT_SIZE
+                    yield {
+                        "type": "tiered-unit", "file": segment.path, "file_position": position,
+                        "queue_offset": (segment.start + position) // UNIT_SIZE,
+                        **dict(zip(("physical_offset", "record_size", "tags_code"), values, strict=True)),
+                    }  # fmt: skip
+            if source.size > end:
+                self.bad_ranges += 1
+                yield bad_file_row(segment.path, end, source.size - end, "tiered.short-segment")

@@ -40,11 +40,11 @@ def make_source(ask: Request, target: Target) -> RowSource:
 
         return DLedgerDump(target, ask)
     if target.kind is DumpKind.TIERED:
-        from rmqtool.dump.tiered import TieredDump
+        from rmqtool.dump.other_files import TieredDump
 
         return TieredDump(target, ask)
     if target.kind is DumpKind.ROCKSDB:
-        from rmqtool.dump.side_database import SideDatabaseDump
+        from rmqtool.dump.other_files import SideDatabaseDump
 
         return SideDatabaseDump(target, ask)
     from rmqtool.dump.other_files import FileDump

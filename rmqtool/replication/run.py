@@ -11,12 +11,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.append.store_writer import ABORT, make_abort
+from rmqtool.engine.append.log_dispatcher import LogDispatcher, dispatch_from
+from rmqtool.engine.append.open_writer import config_of, existing_dispatcher, last_units, new_dispatcher
+from rmqtool.engine.append.store_writer import ABORT, CHECKPOINT, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, UnreadableError, WriteError
+from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, UnreadableError, UnsupportedError, WriteError
+from rmqtool.formats.checkpoint import FILE_SIZE, Checkpoint, build_checkpoint
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.replication.build_behind import BuilderBehind
 from rmqtool.replication.connection import MasterAddress
 from rmqtool.replication.log_copy import LogCopy
 from rmqtool.replication.mirror import Mirror, MirrorOptions
@@ -27,7 +30,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.relaxed_json import parse_relaxed_json
 from rmqtool.store.sink import DirectorySink, reported
-from rmqtool.store.source import read_range
+from rmqtool.store.source import Closable, read_range
 from rmqtool.store.view import StoreView, open_directory
 
 BUILD_SYNC_SECONDS: Final = 5.0
@@ -350,3 +353,106 @@ def write_state(sink: DirectorySink, state: MirrorState) -> None:
     sink.create(PATH, STATE_SIZE)
     sink.write_at(PATH, 0, content)
     sink.sync(PATH)
+
+
+# Builds consume queues, index and checkpoint of a copy from each block of records as it is written.
+
+
+class BuilderBehind(Closable):
+    """Queues, index and checkpoint of a copy, open for appending.
+
+    Attributes:
+        built_offset: physical offset up to which all records are in queues and index that are on the disk.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], Store | None],
+        sink: DirectorySink,
+        rules: BrokerRules,
+        config: WriterConfig,
+        *,
+        built_offset: int | None,
+        log_end: int,
+    ) -> None:
+        """Open what is there, and build what is missing up to the log's end.
+
+        Args:
+            look: surveys the copy; None where it has no log yet.
+            built_offset: as an earlier run noted it.
+
+        Raises:
+            UnsupportedError: the copy has queues in RocksDB.
+        """
+        self._sink, self._rules = sink, rules
+        self._stack = ExitStack()
+        self._last_ms = 0
+        self.built_offset = self._end = log_end
+        try:
+            self._dispatcher = self._open(look, config, built_offset, log_end)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _open(
+        self, look: Callable[[], Store | None], config: WriterConfig, built_offset: int | None, log_end: int
+    ) -> LogDispatcher:
+        store = look()
+        if store is None:
+            return new_dispatcher(self._sink, self._rules, config)
+        if store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
+            raise UnsupportedError(f"{store.view.label}: --build does not write consume queues in RocksDB")
+        reader = self._stack.enter_context(open_reader(store, self._rules))
+        dispatcher = existing_dispatcher(store, reader, self._sink, self._rules, config_of(store, config))
+        if built_offset is None:
+            built_offset = max((begin + size for begin, size in last_units(reader)), default=store.commitlog[0].start)
+        dispatch_from(store, dispatcher, built_offset, log_end)
+        dispatcher.sync()
+        changed = look()
+        assert changed is not None
+        # Queues have grown by what was dispatched just now, and some of them are new.
+        dispatcher.go_on_from(self._stack.enter_context(open_reader(changed, self._rules)))
+        return dispatcher
+
+    def dispatch(self, physical_offset: int, block: bytearray) -> None:
+        """Build from a block of whole records that follows the last one.
+
+        Raises:
+            WriteError: the disk does not take it.
+        """
+        self._dispatcher.dispatch(physical_offset, block)
+        self._end = physical_offset + len(block)
+
+    def sync(self) -> None:
+        """Return once all that was built, and a checkpoint that says so, are on the disk.
+
+        Raises:
+            WriteError: they are not.
+        """
+        dispatcher = self._dispatcher
+        dispatcher.sync()
+        self.built_offset = self._end
+        checkpoint = Checkpoint(
+            commitlog_timestamp_ms=dispatcher.last_store_timestamp_ms,
+            consumequeue_timestamp_ms=dispatcher.last_store_timestamp_ms,
+            index_timestamp_ms=dispatcher.index_timestamp_ms or 0,
+            consumequeue_physical_offset=dispatcher.last_physical_offset
+            if self._rules.checkpoint_after_queue_flush
+            else 0,
+        )
+        if checkpoint.commitlog_timestamp_ms:  # else nothing came in this run, and the last one stays
+            self._sink.create(CHECKPOINT, FILE_SIZE)
+            self._sink.write_at(CHECKPOINT, 0, build_checkpoint(checkpoint))
+            self._sink.sync(CHECKPOINT)
+
+    def finish(self) -> None:
+        """Leave queues and index as a broker does that stops cleanly.
+
+        Raises:
+            WriteError: the disk does not take it.
+        """
+        self._dispatcher.finish(clean=True)
+        self.sync()
+
+    def close(self) -> None:
+        self._stack.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.compare.lockstep import LockstepSource, equal_bytes, first_difference
+from rmqtool.compare.log_side import LockstepSource, equal_bytes, first_difference
 from rmqtool.store.source import BytesSource, read_range
 
 contents = st.binary(max_size=200)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
-from rmqtool.formats.queue_name import QueueKey, topic_text
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.formats.queue_name import QueueKey, queue_key, topic_text
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import (
+    CONSUMER_OFFSETS,
+    GROUPS,
+    LMQ_CONSUMER_OFFSETS,
+    ORDERED_CONSUMPTION,
     STORED,
     TOPICS,
     ConfigFile,
     ConfigState,
+    blocked_offsets,
+    consumer_offsets,
+    group_names,
     topics,
 )
 from rmqtool.store.config.read_config import read_configs
@@ -18,7 +29,6 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.files.consumers import consumer_findings
 from rmqtool.verify.survey.context import QueueEnd, VerifyContext
 from rmqtool.verify.survey.result import SplitResult
 
@@ -67,3 +77,165 @@ def queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> 
         return missing_end if queue is None else max(queue.end, missing_end or 0)
 
     return end_of
+
+
+# Checks what consumer groups have in the configuration: offsets and blocked queues against queues, topics and groups.
+
+
+_OWN_GROUPS: Final = "CID_RMQ_SYS_"
+"""What the names of a broker's own groups begin with; it creates them when it needs them."""
+Offsets = Mapping[tuple[str, str], Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class _Queues:
+    """What the offsets are compared with.
+
+    Attributes:
+        end_of: end of a plain queue; None where there is no queue.
+        begin_of: queue offset of the first unit that leads into the log, or the end where all lead below it; None where
+            there is no unit.
+        known: names of the topics that are configured; None where nobody knows.
+        others: queues of batches, whose offsets are not compared.
+    """
+
+    end_of: QueueEnd
+    begin_of: Callable[[QueueKey], int | None]
+    known: frozenset[str] | None
+    others: frozenset[QueueKey]
+
+
+def consumer_findings(
+    context: VerifyContext, configs: Mapping[str, ConfigFile], end_of: QueueEnd, *, is_whole: bool
+) -> Iterator[Finding]:
+    """Findings about the offsets of consumer groups, their groups, and the queues that their members block.
+
+    Args:
+        end_of: end of a plain queue; None where there is no queue.
+        is_whole: whether all of the log was scanned, so that a queue that is not there has no message.
+    """
+    known = configs.get(TOPICS)
+    names = frozenset(topics(known)) if known is not None and known.value is not None else None
+    queues = _Queues(end_of, _begins(context), names, frozenset(context.batch_queues))
+    groups = configs.get(GROUPS)
+    for path in (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS):
+        config = configs.get(path)
+        if config is None:
+            continue
+        offsets = consumer_offsets(config)
+        place = config.read_path or path
+        for (topic, group), by_queue in sorted(offsets.items()):
+            yield from _against_queues(place, topic, group, by_queue, queues, is_whole=is_whole)
+        if groups is not None and groups.state is ConfigState.READ:
+            yield from _without_group(place, offsets, group_names(groups))
+    yield from _of_other_file(configs)
+    ordered = configs.get(ORDERED_CONSUMPTION)
+    if ordered is not None:
+        yield from _blocked(ordered, queues)
+
+
+def _begins(context: VerifyContext) -> Callable[[QueueKey], int | None]:
+    minimum = context.store.log_start
+
+    @cache
+    def begin_of(name: QueueKey) -> int | None:
+        queue = context.queues.get(name)
+        if queue is None:
+            return None
+        count, first = queue.count_in(context.open_file, minimum, JAVA_LONG_MAX)
+        if count:
+            return first
+        return queue.end if queue.count_in(context.open_file, -1, minimum)[0] else None
+
+    return begin_of
+
+
+def _against_queues(
+    place: str, topic: str, group: str, by_queue: Mapping[int, int], queues: _Queues, *, is_whole: bool
+) -> Iterator[Finding]:
+    """The offsets of one group in one topic; those before a queue or without one in one finding each."""
+    before, missing = [], []
+    for queue_id, queue_offset in sorted(by_queue.items()):
+        name = queue_key(topic, queue_id)
+        end = queues.end_of(name)
+        if end is None:
+            missing += [queue_id] if queue_offset > 0 and name not in queues.others else []
+        elif queue_offset > end:
+            yield finding(
+                "config.consumer-offset-beyond-queue",
+                place,
+                f"group {group} is at {queue_offset}, past the end of the queue at {end}",
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                expected=f"at most {end}",
+                found=str(queue_offset),
+            )
+        elif queue_offset >= 0 and not group.startswith(_OWN_GROUPS):
+            begin = queues.begin_of(name)
+            before += [(queue_id, queue_offset, begin)] if begin is not None and queue_offset < begin else []
+    if before:
+        queue_id, queue_offset, begin = before[0]
+        count = sum(first - at for _, at, first in before)
+        yield finding(
+            "config.consumer-offset-before-queue",
+            place,
+            f"{count} messages were deleted before group {group} received them; queue {queue_id} begins at {begin}",
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=queue_offset,
+            count=len(before),
+            expected=f"at least {begin}",
+        )
+    if missing and is_whole:
+        is_known = queues.known is None or topic in queues.known or topic.startswith(LMQ_PREFIX)
+        what = "a queue that is not there" if is_known else "a topic that does not exist"
+        yield finding(
+            "config.consumer-offset-without-queue" if is_known else "config.consumer-offset-without-topic",
+            place,
+            f"group {group} has consumed messages of {what}",
+            topic=topic,
+            queue_id=missing[0],
+            queue_offset=by_queue[missing[0]],
+            count=len(missing),
+        )
+
+
+def _without_group(place: str, by_name: Offsets, known: frozenset[str]) -> Iterator[Finding]:
+    """Groups that have offsets and no settings."""
+    by_group: dict[str, list[str]] = {}
+    for topic, group in sorted(by_name):
+        if group not in known and not group.startswith((_OWN_GROUPS, LMQ_PREFIX)):
+            by_group.setdefault(group, []).append(topic)
+    for group, names in by_group.items():
+        text = f"group {group} has offsets, and {GROUPS} does not contain it"
+        yield finding("config.consumer-offset-without-group", place, text, topic=names[0], count=len(names))
+
+
+def _of_other_file(configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
+    """Groups whose offsets in the two files differ: the broker's setting says which file it reads."""
+    config, other = configs.get(CONSUMER_OFFSETS), configs.get(LMQ_CONSUMER_OFFSETS)
+    if config is None or other is None or config.value is None or other.value is None:
+        return
+    ours, theirs = consumer_offsets(config), consumer_offsets(other)
+    names = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+    if names:
+        text = f"{len(names)} groups of topics have other offsets in it than in {CONSUMER_OFFSETS}"
+        yield finding("config.two-offset-files", LMQ_CONSUMER_OFFSETS, text, count=len(names), topic=names[0][0])
+
+
+def _blocked(config: ConfigFile, queues: _Queues) -> Iterator[Finding]:
+    """Messages that consumers hold in order, past the end of their queue."""
+    for (topic, group), by_queue in sorted(blocked_offsets(config).items()):
+        for queue_id, held in sorted(by_queue.items()):
+            end = queues.end_of(queue_key(topic, queue_id))
+            if end is not None and max(held) >= end:
+                yield finding(
+                    "config.ordered-message-beyond-queue",
+                    config.read_path or config.path,
+                    f"group {group} holds message {max(held)}, and the queue ends at {end}",
+                    topic=topic,
+                    queue_id=queue_id,
+                    queue_offset=max(held),
+                    expected=f"below {end}",
+                )
