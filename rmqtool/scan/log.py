@@ -185,7 +185,7 @@ def known_messages(split: Split, options: ScanOptions) -> tuple[int, int] | None
 
 def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], RecordReader]:
     """A maker of readers: compiled for much data where the compiler can be loaded, else plain."""
-    if compiled is False or (compiled is None and data_bytes < compiled_from_bytes()):
+    if compiled is False or (compiled is None and not is_large(data_bytes)):
         return PlainReader
     from rmqtool.scan import compiled as compiled_module
 
@@ -196,11 +196,13 @@ def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Re
     return compiled_module.CompiledReader
 
 
-def compiled_from_bytes() -> int:
-    """Log bytes from which the compiled reader is sooner done."""
+def is_large(log_bytes: int) -> bool:
+    """Whether the compiled reader is sooner done, its compiler included."""
+    if not KEPT_FROM_BYTES <= log_bytes < COMPILED_FROM_BYTES:
+        return log_bytes >= COMPILED_FROM_BYTES
     from rmqtool.scan.kernels.code_cache import is_kept
 
-    return KEPT_FROM_BYTES if is_kept("walk_block") else COMPILED_FROM_BYTES
+    return is_kept("walk_block")
 
 
 def starts_with_data(source: ByteSource) -> bool:
