@@ -21,7 +21,7 @@ from rmqtool.errors import UsageError
 STATUS: Final = Path("/proc/self/status")
 CONTROL_GROUPS: Final = Path("/proc/self/cgroup")
 CONTROL_ROOT: Final = Path("/sys/fs/cgroup")
-LOADED_LATER: Final = {"numpy": 12 << 20, "numba": 24 << 20}
+LOADED_LATER: Final = {"numpy": 12 << 20}
 """What libraries take that most commands load only once they read; an upper bound, measured."""
 WORK_LEAST: Final = 32 << 20
 """What work is given in any case, however little a container leaves."""
@@ -125,6 +125,17 @@ def settle(what: str, files: int = 0) -> None:
     least = -(-(fixed + budget.least) // STEP) * STEP
     if budget.is_chosen and budget.limit < least:
         raise UsageError(f"--max-memory: {what} needs at least {least >> 20}M; {budget.limit >> 20}M is too little")
+
+
+def take(size: int) -> bool:
+    """Count bytes that are held from now on up to the end; False where the work would have too little beside them."""
+    budget = _CURRENT.budget
+    if budget.limit is None:
+        return True
+    has_room = budget.limit - budget.fixed - size >= budget.least
+    if has_room:
+        _CURRENT.budget = replace(budget, fixed=budget.fixed + size)
+    return has_room
 
 
 def held_bytes() -> int:

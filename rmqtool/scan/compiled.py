@@ -15,6 +15,7 @@ from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.checksum import checksum_function
 from rmqtool.scan.columns import Row, row_dtype
 from rmqtool.scan.judge import TopicTable
+from rmqtool.scan.kernels.code_cache import has_room
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 
@@ -45,7 +46,7 @@ def load_kernel(name: str = "rmqtool.scan.kernels.kernel") -> Any:
 
 def is_worth(count: int, least: int) -> bool:
     """Whether a kernel is to do a job of so many items: one is loaded already, or they are enough to load it for."""
-    return (count >= least or load_kernel.cache_info().currsize > 0) and is_available()
+    return (count >= least or load_kernel.cache_info().currsize > 0) and has_room() and is_available()
 
 
 class CompiledReader:

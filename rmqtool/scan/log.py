@@ -197,12 +197,12 @@ def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Re
 
 
 def is_large(log_bytes: int) -> bool:
-    """Whether the compiled reader is sooner done, its compiler included."""
-    if not KEPT_FROM_BYTES <= log_bytes < COMPILED_FROM_BYTES:
-        return log_bytes >= COMPILED_FROM_BYTES
-    from rmqtool.scan.kernels.code_cache import is_kept
+    """Whether the compiled reader is sooner done, its compiler included, and fits into the memory of the process."""
+    if log_bytes < min(KEPT_FROM_BYTES, COMPILED_FROM_BYTES):
+        return False
+    from rmqtool.scan.kernels.code_cache import has_room, is_kept
 
-    return is_kept("walk_block")
+    return (log_bytes >= COMPILED_FROM_BYTES or is_kept("walk_block")) and has_room()
 
 
 def starts_with_data(source: ByteSource) -> bool:

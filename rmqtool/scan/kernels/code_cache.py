@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from rmqtool.memory import take
+
+LOADING_BYTES: Final = 48 << 20
+"""What numba takes with code that is kept, measured."""
+COMPILING_BYTES: Final = 104 << 20
+"""The same where it compiles what a check of a log needs."""
 _PACKAGE: Final = Path(__file__).parents[2]
 _SOURCES: Final = ("formats", "scan", "engine/dispatch", "dump")
 """Folders whose files hold kernels, or constants that kernels are compiled with."""
@@ -36,6 +43,11 @@ def code_folder() -> Path | None:
 def is_kept(function_name: str) -> bool:
     """Whether code of a function is kept, as far as can be told without a compiler."""
     return any(path.suffix == ".nbi" for path in _kept(function_name))
+
+
+def has_room() -> bool:
+    """Whether numba fits into what is left of a limit of memory; counts it, if it is not loaded yet."""
+    return "numba" in sys.modules or take(LOADING_BYTES if is_kept("walk_block") else COMPILING_BYTES)
 
 
 def forget(function_name: str) -> None:
