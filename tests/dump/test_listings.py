@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.dump import listings, time_order
+from rmqtool.dump import listings
 from rmqtool.formats.rocksdb.pop import POP_FAMILY, PopKeyRow, pop_key
 from rmqtool.store.databases import rocksdb
 from tests import golden_stores
@@ -47,11 +47,11 @@ def test_timers_wait_by_their_time(golden: Unpacked) -> None:
         assert row["deletes"] == ("TIMER_DEL_UNIQKEY" in message)
 
 
-@pytest.mark.parametrize("chunk_max", [7, 61, time_order.CHUNK_MAX])
+@pytest.mark.parametrize("chunk_max", [7, 61, listings.CHUNK_MAX])
 def test_a_message_that_the_timer_has_not_taken_waits_in_its_queue(
     golden_copy: Unpacked, monkeypatch: pytest.MonkeyPatch, chunk_max: int
 ) -> None:
-    monkeypatch.setattr(listings, "by_time", partial(time_order.by_time, chunk_max=chunk_max))
+    monkeypatch.setattr(listings, "by_time", partial(listings.by_time, chunk_max=chunk_max))
     path = golden_copy("broker-5.5.0-timer")
     for name in ("timerwheel", "timerlog/00000000000000000000", "config/timercheck"):
         (path / name).unlink()

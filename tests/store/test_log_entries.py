@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rmqtool.store.file_kinds import FileKind, segment_name
 from rmqtool.store.log_entries import move_log, set_twins_aside
-from rmqtool.store.view import DirectoryView, Entry, EntryKind
+from rmqtool.store.view import DirectoryView, Entry, EntryKind, UnreadPlace
 
 
 def entry(path: str) -> Entry:
@@ -20,10 +20,10 @@ def test_the_log_is_taken_from_the_directories_that_were_named(tmp_path: Path) -
         (tmp_path / "disk" / name).touch()
     kinds: dict[FileKind, list[Entry]] = defaultdict(list)
     kinds[FileKind.COMMITLOG].append(entry(f"commitlog/{segment_name(0)}"))
-    problems: list[str] = []
+    problems: list[UnreadPlace] = []
     directories = move_log(DirectoryView(tmp_path), frozenset({"disk", "gone"}), kinds, problems)
     assert directories == ["disk/below"]
-    assert problems == ["gone: no such directory"]
+    assert problems == [UnreadPlace("gone", "no such directory")]
     paths = {kind: [each.path for each in entries] for kind, entries in kinds.items() if entries}
     assert paths == {
         FileKind.COMMITLOG: [f"disk/{segment_name(0)}"],
