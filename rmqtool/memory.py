@@ -63,6 +63,10 @@ class MemoryBudget:
         """Bytes for the work, at least `WORK_LEAST`; None without a limit."""
         return None if self.limit is None else max(WORK_LEAST, self.limit - self.fixed)
 
+    def has_room(self, size: int) -> bool:
+        """Whether the work has enough beside so many bytes more."""
+        return self.limit is None or self.limit - self.fixed - size >= self.least
+
     def share(self, default: int, parts: int) -> int:
         """Bytes that one of so many users of the free memory may hold; never more than its default."""
         return default if self.free is None else min(default, self.free // parts)
@@ -127,15 +131,9 @@ def settle(what: str, files: int = 0) -> None:
         raise UsageError(f"--max-memory: {what} needs at least {least >> 20}M; {budget.limit >> 20}M is too little")
 
 
-def take(size: int) -> bool:
-    """Count bytes that are held from now on up to the end; False where the work would have too little beside them."""
-    budget = _CURRENT.budget
-    if budget.limit is None:
-        return True
-    has_room = budget.limit - budget.fixed - size >= budget.least
-    if has_room:
-        _CURRENT.budget = replace(budget, fixed=budget.fixed + size)
-    return has_room
+def take(size: int) -> None:
+    """Count bytes that are held from now on, up to the end."""
+    _CURRENT.budget = replace(_CURRENT.budget, fixed=_CURRENT.budget.fixed + size)
 
 
 def held_bytes() -> int:

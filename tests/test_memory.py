@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from rmqtool import memory
 from rmqtool.errors import UsageError
 from rmqtool.memory import STEP, WORK_LEAST, MemoryBudget, container_limit, keep_to, memory_budget, settle
+from rmqtool.scan import compiled, log
+from rmqtool.scan.plain import PlainReader
 
 MIB = 1 << 20
 
@@ -91,3 +94,32 @@ def test_a_container_leaves_what_its_strictest_group_leaves(
 def test_a_machine_without_control_groups_sets_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "CONTROL_GROUPS", tmp_path / "none")
     assert container_limit() is None
+
+
+def test_a_question_about_room_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory_budget().has_room(1 << 60)
+    monkeypatch.setattr(memory, "held_bytes", lambda: 0)
+    monkeypatch.setattr(memory, "LOADED_LATER", {})
+    keep_to(100 * MIB, least=60 * MIB)
+    for _ in range(3):
+        assert memory_budget().has_room(40 * MIB)
+        assert not memory_budget().has_room(41 * MIB)
+    memory.take(10 * MIB)
+    assert not memory_budget().has_room(31 * MIB)
+
+
+def test_where_numba_does_not_load_it_takes_nothing_of_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(_name: str = "") -> None:
+        raise ImportError
+
+    monkeypatch.setattr(memory, "held_bytes", lambda: 0)
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    monkeypatch.setattr(compiled, "load_kernel", absent)
+    monkeypatch.setattr(compiled, "is_available", compiled.is_available.__wrapped__)
+    keep_to(400 * MIB)
+    before = memory_budget()
+    for _ in range(3):
+        assert log.reader_for(1 << 40) is PlainReader
+    assert memory_budget() == before
+    keep_to(WORK_LEAST + 40 * MIB)
+    assert not log.is_compiled_faster(1 << 40)

@@ -14,7 +14,7 @@ from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MESSAGE_MAGIC
 from rmqtool.scan.blocks import Window
 from rmqtool.scan.columns import Row
 from rmqtool.scan.judge import TopicTable, judge_frame
-from rmqtool.scan.log import is_large, reader_for
+from rmqtool.scan.log import is_compiled_faster, reader_for
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split
@@ -221,7 +221,7 @@ class RecordChecker:
         is_full = len(self._topics.names) > TOPICS_MAX
         if is_full:
             self._topics = TopicTable()
-        if is_full or (is_large(self._seen_bytes) and not is_large(before)):
+        if is_full or (is_compiled_faster(self._seen_bytes) and not is_compiled_faster(before)):
             self._reader = reader_for(self._seen_bytes)()
 
 

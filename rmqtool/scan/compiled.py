@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rmqtool.formats.properties import SCHEDULE_TOPIC
+from rmqtool.memory import memory_budget, take
 from rmqtool.scan.checksum import checksum_function
 from rmqtool.scan.columns import Row, row_dtype
 from rmqtool.scan.judge import TopicTable
-from rmqtool.scan.kernels.code_cache import has_room
+from rmqtool.scan.kernels.code_cache import is_kept
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 
@@ -24,18 +26,35 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 8192
 """Rows in one batch: about a megabyte, so that they stay in the cache for whoever looks at them next."""
+LOADING_BYTES: Final = 48 << 20
+"""What numba takes with code that is kept, measured."""
+COMPILING_BYTES: Final = 104 << 20
+"""The same where it compiles what a check of a log needs."""
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 
 
 @functools.cache
 def is_available() -> bool:
     """Whether kernels can be compiled here, or loaded."""
+    numba_bytes = _numba_bytes()
     try:
         load_kernel().insert_topics.load()
         checksum_function()
     except Exception:  # noqa: BLE001  whatever keeps a compiler from working, the plain reader does the job
         return False
+    take(numba_bytes)
     return True
+
+
+def has_room() -> bool:
+    """Whether a limit of memory leaves room for kernels."""
+    return memory_budget().has_room(_numba_bytes())
+
+
+def _numba_bytes() -> int:
+    if "numba" in sys.modules:
+        return 0
+    return LOADING_BYTES if is_kept("walk_block") else COMPILING_BYTES
 
 
 @functools.cache

@@ -185,7 +185,7 @@ def known_messages(split: Split, options: ScanOptions) -> tuple[int, int] | None
 
 def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], RecordReader]:
     """A maker of readers: compiled for much data where the compiler can be loaded, else plain."""
-    if compiled is False or (compiled is None and not is_large(data_bytes)):
+    if compiled is False or (compiled is None and not is_compiled_faster(data_bytes)):
         return PlainReader
     from rmqtool.scan import compiled as compiled_module
 
@@ -196,11 +196,12 @@ def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Re
     return compiled_module.CompiledReader
 
 
-def is_large(log_bytes: int) -> bool:
-    """Whether the compiled reader is sooner done, its compiler included, and fits into the memory of the process."""
+def is_compiled_faster(log_bytes: int) -> bool:
+    """Whether the compiled reader is sooner done, its compiler included; not where a limit of memory has no room."""
     if log_bytes < min(KEPT_FROM_BYTES, COMPILED_FROM_BYTES):
         return False
-    from rmqtool.scan.kernels.code_cache import has_room, is_kept
+    from rmqtool.scan.compiled import has_room
+    from rmqtool.scan.kernels.code_cache import is_kept
 
     return (log_bytes >= COMPILED_FROM_BYTES or is_kept("walk_block")) and has_room()
 

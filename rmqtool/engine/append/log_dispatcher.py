@@ -30,7 +30,7 @@ from rmqtool.scan import walk
 from rmqtool.scan.blocks import Window
 from rmqtool.scan.columns import Row
 from rmqtool.scan.judge import TopicTable
-from rmqtool.scan.log import is_large, reader_for
+from rmqtool.scan.log import is_compiled_faster, reader_for
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
@@ -115,7 +115,7 @@ class LogDispatcher:
 
     def expect(self, log_bytes: int) -> None:
         """Get ready for so many bytes of the log in all."""
-        if not self._is_ready_for_much and is_large(log_bytes):
+        if not self._is_ready_for_much and is_compiled_faster(log_bytes):
             self._judges = reader_for(log_bytes)()
             self._is_ready_for_much = True
 

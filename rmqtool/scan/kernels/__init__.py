@@ -1,4 +1,4 @@
 """The compiled code of the scan and its checksum; what it computes is said by the plain readers.
 
-Nothing is opened or judged here.
+No store is opened here, and nothing judged.
 """

@@ -10,7 +10,6 @@ import hashlib
 import os
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,12 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rmqtool.memory import take
-
-LOADING_BYTES: Final = 48 << 20
-"""What numba takes with code that is kept, measured."""
-COMPILING_BYTES: Final = 104 << 20
-"""The same where it compiles what a check of a log needs."""
 _PACKAGE: Final = Path(__file__).parents[2]
 _SOURCES: Final = ("formats", "scan", "engine/dispatch", "dump")
 """Folders whose files hold kernels, or constants that kernels are compiled with."""
@@ -32,57 +25,53 @@ _PREFIX: Final = "kernels-"
 
 @cache
 def code_folder() -> Path | None:
-    """Where compiled code is read and kept; None where nothing can be: each process compiles what it uses."""
-    if not _PACKAGE.is_dir():  # in an archive
-        return None
-    folders = map(_folder_in, _places())
-    return next((folder for folder in folders if folder is not None), None)
+    """Where compiled code is read and kept, made if it is missing; None where nothing can be kept or trusted."""
+    return next((folder for folder in _folders() if _is_writable(folder)), None)
 
 
 @cache
 def is_kept(function_name: str) -> bool:
-    """Whether code of a function is kept, as far as can be told without a compiler."""
-    return any(path.suffix == ".nbi" for path in _kept(function_name))
-
-
-def has_room() -> bool:
-    """Whether numba fits into what is left of a limit of memory; counts it, if it is not loaded yet."""
-    return "numba" in sys.modules or take(LOADING_BYTES if is_kept("walk_block") else COMPILING_BYTES)
+    """Whether code of a function is kept, as far as can be told without a compiler; nothing is made or removed."""
+    return any(_kept(folder, function_name, ".nbi") for folder in _folders() if folder.is_dir() and _is_ours(folder))
 
 
 def forget(function_name: str) -> None:
     """Remove what is kept of a function."""
-    for path in _kept(function_name):
-        with suppress(OSError):
-            path.unlink()
+    if (folder := code_folder()) is not None:
+        for path in _kept(folder, function_name):
+            with suppress(OSError):
+                path.unlink()
 
 
-def _kept(function_name: str) -> list[Path]:
-    folder = code_folder()
-    return [] if folder is None else list(folder.glob(f"*/*.{function_name}-*"))
+def _kept(folder: Path, function_name: str, suffix: str = "") -> list[Path]:
+    return list(folder.glob(f"*/*.{function_name}-*{suffix}"))
 
 
-def _places() -> Iterator[Path]:
-    yield Path(__file__).parent / "__pycache__"
+def _folders() -> Iterator[Path]:
+    """Folders for the code of this source, the best one first."""
+    if not _PACKAGE.is_dir():  # in an archive
+        return
+    name = f"{_PREFIX}{_source_digest()}"
+    yield Path(__file__).parent / "__pycache__" / name
     with suppress(RuntimeError):  # no home
-        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rmqtool"
+        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rmqtool" / name
 
 
-def _folder_in(place: Path) -> Path | None:
-    """The folder for the code of this source, made where it is missing; None where it cannot be written or trusted."""
-    folder = place / f"{_PREFIX}{_source_digest()}"
+def _is_writable(folder: Path) -> bool:
+    """Whether code can be kept in a folder, which is made for it; folders for other sources beside it go."""
+    place = folder.parent
     with suppress(OSError):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_ours(place):
-            return None
+            return False
         if not folder.is_dir():
             for old in place.glob(f"{_PREFIX}*"):
                 shutil.rmtree(old, ignore_errors=True)
             folder.mkdir(mode=0o700, exist_ok=True)
         if _is_ours(folder):
             with tempfile.TemporaryFile(dir=folder):
-                return folder
-    return None
+                return True
+    return False
 
 
 def _is_ours(folder: Path) -> bool:
@@ -96,6 +85,7 @@ def _is_ours(folder: Path) -> bool:
     return True
 
 
+@cache
 def _source_digest() -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name in _SOURCES:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
@@ -45,8 +46,12 @@ class Kernel:
 
     def __init__(self, source: Callable[..., Any], parameters: tuple[Any, ...]) -> None:
         self._source, self._parameters, self._lock, self._is_ready = source, parameters, Lock(), False
-        with _kept_code():
-            self.function: Any = numba.njit(nogil=True, cache=code_folder() is not None)(source)
+        self.function: Any = numba.njit(nogil=True)(source)
+        if (folder := code_folder()) is not None:
+            with _cached_in(folder):
+                kept = numba.njit(nogil=True, cache=True)(source)
+            if Path(kept.stats.cache_path or "").is_relative_to(folder):  # and not where numba goes instead, unasked
+                self.function = kept
 
     def load(self) -> None:
         """Have its code: from the folder, else by compiling it."""
@@ -82,12 +87,10 @@ def kernel(*parameters: Any) -> Callable[[Callable[..., Any]], Kernel]:
 
 
 @contextmanager
-def _kept_code() -> Iterator[None]:
-    """Kernels that are declared meanwhile are kept in the folder; others of the process stay where numba has them."""
+def _cached_in(folder: Path) -> Iterator[None]:
+    """Functions that are declared meanwhile are kept there; others of the process stay where numba has them."""
     config: Any = numba.config
-    folder, before = code_folder(), config.CACHE_DIR
-    if folder is not None:
-        config.CACHE_DIR = str(folder)
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         yield
     finally:
