@@ -82,6 +82,7 @@ def ask_of(
     )
     effects = BesideLog.of(opened)
     assessment = forecast.forecast_assessment(opened, line, answers.forecasts, effects)
+    assessment = assessment.with_coverage(*forecast.not_simulated_of(versions, answers.forecasts))
     step = forecast.step_after(line, opened, assessment, answers.forecasts, effects)
     listed, is_cut = listed_forecasts(answers.forecasts)
     of_forecast = RecordedForecasts(

@@ -27,7 +27,7 @@ from rmqtool.commands.options.store import (
 )
 from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.reading.beside_log import BesideLog
-from rmqtool.commands.reading.forecast import forecast_assessment, forecasts_of, step_after
+from rmqtool.commands.reading.forecast import forecast_assessment, forecasts_of, not_simulated_of, step_after
 from rmqtool.commands.reading.info import info_object
 from rmqtool.commands.reading.verify_judgement import UNREADABLE, judged
 from rmqtool.commands.repairs.recover import recover_planner
@@ -187,9 +187,13 @@ class _Survey:
             effects = BesideLog.of(opened)
             assessment = forecast_assessment(opened, self._line, counted, effects)
             # The page has what verify says too, which compares queues on both sides.
-            is_compared = {FileKind.CONSUMEQUEUE_ROCKSDB.value: ReadBy.VERIFY}
-            left = tuple(one for one in assessment.not_looked_at if is_compared.get(one.kind) is not one.read_by)
-            assessment = replace(assessment, not_looked_at=left)
+            left = [
+                files
+                for files in assessment.not_looked_at
+                if (files.kind, files.read_by) != (FileKind.CONSUMEQUEUE_ROCKSDB.value, ReadBy.VERIFY)
+            ]
+            asked = (opened.rules.version,) if opened.is_version_known else versions
+            assessment = replace(assessment, not_looked_at=(*left, *not_simulated_of(asked, forecasts)))
             step = step_after(self._line, opened, assessment, counted, effects)
         except RmqtoolError as error:
             self._messages.warn(str(error))

@@ -137,11 +137,12 @@ def forecast(
     else:
         versions = EXAMINED if wants_all else opened.possible_versions
         forecasts = forecasts_of(opened, versions, messages)
+        not_simulated = not_simulated_of(versions, forecasts)
         if not wants_all and opened.is_version_known:
             forecasts = _told_apart(forecasts, opened.rules.version)
         is_one = len(forecasts) == 1 and not wants_all
         effects = BesideLog.of(opened)
-        assessment = forecast_assessment(opened, line, forecasts, effects)
+        assessment = forecast_assessment(opened, line, forecasts, effects).with_coverage(*not_simulated)
         step = step_after(line, opened, assessment, forecasts, effects)
         ending = {**assessment.as_json(), **step.as_json(), **vars(effects)}
         if is_plain:
@@ -188,6 +189,7 @@ def _show_preflight(
     effects = replace(beside := BesideLog.of(target), in_use=False)  # which is stopped before the upgrade
     judged = [by_version[later.version]] if later.version in by_version else []
     assessment = with_preflight(forecast_assessment(target, lines.own, judged, effects), checked)
+    assessment = assessment.with_coverage(*not_simulated_of((earlier.version, later.version), forecasts))
     if beside.in_use:
         assessment = assessment.with_coverage(_BROKER_RUNS)
     step = step_after_preflight(lines, assessment, checked) or step_after(
@@ -234,6 +236,13 @@ def forecasts_of(
                     raise
                 break  # for every version: the verdict names what this user may not read
     return forecasts
+
+
+def not_simulated_of(versions: Sequence[str], forecasts: Sequence[Forecast]) -> tuple[UnreadFiles, ...]:
+    """The starts that were asked for and are in no forecast."""
+    known = {forecast.broker_version for forecast in forecasts}
+    left = [version for version in versions if version not in known]
+    return (UnreadFiles(f"start of {', '.join(left)}", "start", "is not simulated on this store"),) if left else ()
 
 
 def forecast_assessment(
