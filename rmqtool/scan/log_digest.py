@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from rmqtool.scan.columns import Row
     from rmqtool.scan.row_columns import PlainRows, RowColumns
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
 KEPT: Final = (
     "size",
     "queue_offset",
