@@ -13,7 +13,7 @@ from rmqtool import memory
 from rmqtool.errors import UsageError
 from rmqtool.memory import STEP, WORK_LEAST, MemoryBudget, container_limit, keep_to, memory_budget, settle
 from rmqtool.scan import compiled, log
-from rmqtool.scan.plain import PlainReader
+from rmqtool.scan.walk import PlainReader
 
 MIB = 1 << 20
 

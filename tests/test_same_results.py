@@ -9,7 +9,7 @@ import pytest
 
 from rmqtool.scan import compiled
 from rmqtool.scan.log_digest import LogDigest
-from rmqtool.scan.plain import PlainReader
+from rmqtool.scan.walk import PlainReader
 from tests.broker.toolchain import require_tools
 from tests.commands.transcripts import rmqtool
 from tests.golden_stores import FOLDER, SUFFIX

@@ -14,7 +14,7 @@ from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MESSAGE_MAGICS
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.scan.blocks import Window
-from rmqtool.scan.resync import find_next
+from rmqtool.scan.walk import find_next
 from rmqtool.store.directory import Segment
 
 

@@ -11,9 +11,9 @@ from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MESSAGE_MAGICS
 from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.log import ScanOptions, plan_segments, walk_split
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
+from rmqtool.scan.walk import PlainReader
 from rmqtool.store.directory import Segment
 from rmqtool.store.source import ByteSource, read_salvaging
 

@@ -19,11 +19,10 @@ from rmqtool.forecast.record_check import RecordCheck, first_record
 from rmqtool.forecast.start_file import FirstRecord
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.commitlog import MESSAGE_MAGICS, STORE_TIMESTAMP_AT, SYS_FLAG_AT
-from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for, walk_split
 from rmqtool.scan.row_columns import by_name
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.scan.split import whole_file
+from rmqtool.scan.split import LazySource, whole_file
 from rmqtool.scan.walk import FRAME_SIZE, Batch, RecordReader
 from rmqtool.store.directory import Segment
 from rmqtool.store.overlay import Overlay

@@ -38,7 +38,7 @@ from rmqtool.store.source import FilePart
 from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import REBUILD_COMPACTION
 from rmqtool.verify.files.compaction import compaction_findings
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 _WHY: Final = "rebuilt from the commit log and what the compacted topic still has"
 _REPLACED: Final = "replaced by the rebuilt files of the compacted topic"

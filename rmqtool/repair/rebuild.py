@@ -24,7 +24,7 @@ from rmqtool.store.dledger_files import demand_plain_log, with_dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Severity
 from rmqtool.verify.files.dledger import dledger_findings
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 WHY = "rebuilt from the commit log"
 ONLY_A_PART: Final = "only a part was rebuilt: rmqtool recover repairs the rest"

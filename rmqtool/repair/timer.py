@@ -30,7 +30,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import FilePart
 from rmqtool.verify.catalog.finding import Severity
 from rmqtool.verify.files.timers import is_timer_checked, timer_findings
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 _WHY: Final = "rebuilt with the messages that wait"
 _UNREADABLE_METRICS: Final = "statistics that a broker cannot read, with which it does not start"

@@ -15,10 +15,9 @@ from rmqtool.scan.blocks import Window
 from rmqtool.scan.columns import Row
 from rmqtool.scan.judge import TopicTable, judge_frame
 from rmqtool.scan.log import is_compiled_faster, reader_for
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split
-from rmqtool.scan.walk import FRAME_SIZE, RecordReader, Walk
+from rmqtool.scan.walk import FRAME_SIZE, PlainReader, RecordReader, Walk
 from rmqtool.store.source import BytesSource
 
 RECORD_SIZE_MAX: Final = 128 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -18,13 +18,10 @@ from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.columns import Row, bare_row
 from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.kernels.compile_notice import ON_PLAIN_READING
-from rmqtool.scan.lazy_source import LazySource
-from rmqtool.scan.plain import PlainReader
-from rmqtool.scan.resync import find_next
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
-from rmqtool.scan.split import Split, whole_file
-from rmqtool.scan.walk import FRAME_SIZE, Batch, RecordReader, Walk
+from rmqtool.scan.split import LazySource, Split, whole_file
+from rmqtool.scan.walk import FRAME_SIZE, Batch, PlainReader, RecordReader, Walk, find_next
 from rmqtool.store.source import ByteSource, read_range
 
 if TYPE_CHECKING:
@@ -350,3 +347,51 @@ class EntryWalk(Walk):
             verdict = Verdict.BAD_LENGTHS if row.verdict == Verdict.GOOD else Verdict(row.verdict)
             row = bare_row(place + dledger.ENTRY_SIZE, length, verdict)
         return [header, row]
+
+
+PROOF_BYTES: Final = 4 << 20
+"""How far before a cut the walk begins that proves it: as long as a broker lets a message be by default."""
+
+
+def first_row_from(
+    whole: Split,
+    cut: int,
+    make_reader: Callable[[], RecordReader],
+    options: ScanOptions,
+    proof_bytes: int = PROOF_BYTES,
+) -> int:
+    """File position of the first row at or after a cut, as the walk over the whole file has it.
+
+    A part of a file is scanned without the ones before it. The first good record from its cut on may lie inside the
+    body of one that reaches over the cut, and after damage the walk over the whole file may go on elsewhere. So a
+    record some way before the cut is looked up and walked from: a walk of good records only is the walk over the whole
+    file, unless somebody made a body of records that say they lie where they lie. Where anything else is met, the file
+    is walked from its start. The same is asked of the cut after the part, so each part proves the seam to the next.
+
+    Args:
+        whole: of the whole file, which is not the last one of the log that holds data: what lies after the log's end
+            is told only from all that is before it.
+
+    Returns:
+        The file's size where no row begins after the cut.
+    """
+    if cut <= 0:
+        return 0
+    if cut > proof_bytes:
+        before = replace(whole, start=cut - proof_bytes, end=cut, anchor=True)
+        position = _end_of_walk(before, make_reader(), options, only_good=True)
+        if position is not None:
+            return position
+    position = _end_of_walk(replace(whole, end=cut), make_reader(), options, only_good=False)
+    return whole.source.size if position is None else position
+
+
+def _end_of_walk(split: Split, reader: RecordReader, options: ScanOptions, *, only_good: bool) -> int | None:
+    """Where the walk over a split ends; None where it has no row, or not only good ones though those are asked for."""
+    walk, end = walk_split(split, reader, options), None
+    for batch in walk.batches():
+        last = batch.as_array()[-1]
+        if only_good and (batch.as_array()["verdict"] != Verdict.GOOD).any():
+            return None
+        end = int(last["physical_offset"]) + int(last["size"]) - split.physical_offset
+    return end

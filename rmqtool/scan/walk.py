@@ -1,21 +1,26 @@
-"""The walk over a split: every byte is accounted for as record, blank, bad range or untouched tail."""
+"""The walk over a split: every byte is accounted for as record, blank, bad range or untouched tail.
+
+The plain reader, which needs no numpy, judges one record after the other; it serves small logs, first rows, doubtful
+cases, and machines without a compiler. After damage the walk goes on at the next record whose magic, lengths, own
+offset and CRC are right: a foreign record inside a body fails at its own offset, so no part of a body is taken for one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from rmqtool.formats import commitlog
-from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
+from rmqtool.formats.commitlog import MAGIC_AT, MESSAGE_MAGICS, PHYSICAL_OFFSET_AT, SYS_FLAG_AT
 from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row, bare_row, row_dtype, row_tuples
-from rmqtool.scan.judge import TopicTable, judge_frame, judge_parts, judge_record
-from rmqtool.scan.resync import find_next
+from rmqtool.scan.judge import FRAME, TopicTable, judge_frame, judge_messages, judge_parts, judge_record
 from rmqtool.scan.rules import KEEPS_ITS_LENGTH, Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     import numpy
 
     from rmqtool.scan.row_columns import PlainRows
+
 
 FRAME_SIZE: Final = 8
 _HOST_FLAGS_AT: Final = SYS_FLAG_AT + 3
@@ -397,3 +403,77 @@ class Walk:
 def _is_whole(row: Row) -> bool:
     """Whether all lengths of the row's record agree, so that it carries its fields."""
     return row.topic_length > 0
+
+
+FIRST_STEP: Final = 4 << 10
+SEARCH_STEP: Final = 256 << 10
+"""Bytes that are searched at once: few at first, for most searches end soon, and ever more up to this."""
+_MAGIC: Final = re.compile(b"|".join(re.escape(raw) for raw in commitlog.MAGIC_BYTES.values()))
+_LOOKED_AT: Final = PHYSICAL_OFFSET_AT + 8
+"""Bytes of a candidate that are looked at before it is judged."""
+
+
+def find_next(
+    window: Window, start: int, end: int, physical_offset: int, is_good: Callable[[int], bool | None]
+) -> int | None:
+    """File position of the first good record or end-of-file blank in [start, end); None if there is none.
+
+    Args:
+        physical_offset: of the file's first byte.
+        is_good: judges what begins at a file position; None ends the search.
+    """
+    size = window.source.size
+    for position, head in _candidates(window, start, end):
+        if len(head) < commitlog.BLANK_SIZE_MIN:
+            continue
+        verdict, _, magic = judge_frame(head, size - position)
+        if verdict != Verdict.GOOD:
+            continue
+        if magic not in MESSAGE_MAGICS:
+            return position
+        # The own offset costs nothing and excludes nearly every foreign record; the judge looks at it last.
+        if int.from_bytes(head[PHYSICAL_OFFSET_AT:], "big", signed=True) != physical_offset + position:
+            continue
+        is_record = is_good(position)
+        if is_record is None:
+            return None
+        if is_record:
+            return position
+    return None
+
+
+def _candidates(window: Window, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Positions at which a magic stands where a record would have it, with the first bytes from there."""
+    for extent_start, extent_end in window.source.extents(start, end):
+        # The size before a magic may begin with zeros, which may lie in the hole before the extent.
+        at, step = max(start, extent_start - MAGIC_AT), FIRST_STEP
+        while at < extent_end:
+            block = bytes(window.bytes_at(at, step + _LOOKED_AT))
+            last = min(step, end - at)
+            for match in _MAGIC.finditer(block, MAGIC_AT, last + commitlog.BLANK_SIZE_MIN - 1):
+                begin = match.start() - MAGIC_AT
+                yield at + begin, block[begin : begin + _LOOKED_AT]
+            at += step
+            step = min(2 * step, SEARCH_STEP)
+
+
+class PlainReader:
+    """See `walk.Reader`."""
+
+    def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
+        split, window = walk.split, walk.window
+        base = window.start
+        end = window.readable_end(position)
+        at, rows = judge_messages(
+            window.buffer[: end - base],
+            split.source.size - base,
+            split.physical_offset + base,
+            range(position - base, min(limit, end - FRAME.size + 1) - base),
+            walk.topics,
+            walk.delays_ms,
+            walk.record_crc,
+        )
+        return base + at, rows
+
+    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
+        return [row._replace(verdict=Verdict.STALE) for row in rows]

@@ -56,22 +56,19 @@ from rmqtool.verify.files.side_database import SideDatabaseCheck
 from rmqtool.verify.files.side_stores import left_out_files, side_findings, side_kinds
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.files.transactions import transaction_findings
-from rmqtool.verify.match.missing_units import missing_findings, zero_queues
+from rmqtool.verify.match.missing_units import missing_findings, missing_in_files, second_findings, zero_queues
 from rmqtool.verify.match.removed_messages import RemovedMessages, removed_messages
-from rmqtool.verify.match.second_side import missing_in_files, second_findings
-from rmqtool.verify.match.seen_splits import SeenSplits
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
 from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_header_findings
 from rmqtool.verify.state import State
 from rmqtool.verify.summary import Summary
-from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.context import Depth, VerifyContext, VerifyOptions
 from rmqtool.verify.survey.database_pass import DatabaseQueues, database_findings, log_end_findings
-from rmqtool.verify.survey.kept_maps import QueueMaps
 from rmqtool.verify.survey.log_order import LogOrder
-from rmqtool.verify.survey.queue_look import QueueLook
-from rmqtool.verify.survey.queue_map import QueueMap
-from rmqtool.verify.survey.result import SplitResult, merge
+from rmqtool.verify.survey.queue_map import QueueMap, QueueMaps
+from rmqtool.verify.survey.queue_pass import QueueLook
+from rmqtool.verify.survey.recall import SeenSplits
+from rmqtool.verify.survey.result import Account, SplitResult, merge
 
 OnFinding = Callable[[Finding], None]
 

@@ -20,9 +20,9 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, queue_name
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.queue_map import QueueMap, Span
 from rmqtool.verify.survey.queue_pass import QueuePass
+from rmqtool.verify.survey.result import Account
 
 BLOCK_UNITS: Final = 512
 """Units that are read at once where the next valid one is looked for."""

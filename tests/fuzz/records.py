@@ -18,8 +18,8 @@ from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import BODY_CRC_AT, MAGIC_V1, MAGIC_V2, SYS_FLAG_AT
 from rmqtool.formats.record_crc import masked_crc
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import KEEPS_ITS_LENGTH, Verdict
+from rmqtool.scan.walk import PlainReader
 from tests.fuzz.edits import edit_bytes
 from tests.scan.logs import FIRST_STORE_TIMESTAMP_MS, LogBytes, Message, Scanned, log_bytes, scan
 from tests.scan.strategies import SEGMENTS, SHORT_TOPICS

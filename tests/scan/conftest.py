@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.plain import PlainReader
+from rmqtool.scan.walk import PlainReader
 from tests.scan.logs import MakeReader
 
 

@@ -14,10 +14,9 @@ from rmqtool.formats.properties import decode_properties, split_properties
 from rmqtool.formats.record_crc import PROPERTY_SIZE, is_record_crc_lost, masked_crc, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels, tags_code
 from rmqtool.scan.compiled import CompiledReader, load_kernel
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import whole_file
-from rmqtool.scan.walk import Walk
+from rmqtool.scan.walk import PlainReader, Walk
 from rmqtool.store.source import BytesSource
 from tests.formats.reference import parse_message
 from tests.scan.logs import LogBytes, Message, Scanned, expected_row, log_bytes, numbered, records_of, scan

@@ -12,9 +12,8 @@ from rmqtool.formats.system_flag import BORN_HOST_V6, STORE_HOST_V6
 from rmqtool.scan.columns import row_dtype
 from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.digest import batch_digests
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.split import whole_file
-from rmqtool.scan.walk import Walk
+from rmqtool.scan.walk import PlainReader, Walk
 from rmqtool.store.source import BytesSource
 from tests.scan.logs import LogBytes, MakeReader, Message
 from tests.scan.strategies import Damaged, block_sizes, damaged_logs, messages

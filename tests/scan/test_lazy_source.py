@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqtool.errors import UnreadableError
-from rmqtool.scan.lazy_source import LazySource
+from rmqtool.scan.split import LazySource
 from rmqtool.store.source import BytesSource, read_range
 
 

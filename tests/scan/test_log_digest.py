@@ -18,7 +18,7 @@ from rmqtool.engine.dispatch.index_entries import IndexEntries, batch_entries
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, reader_for, scan_log, walk_split
 from rmqtool.scan.log_digest import KEPT, LogDigest, columns_values, keep_column
-from rmqtool.scan.splits import splits_of
+from rmqtool.scan.split import splits_of
 from rmqtool.store.directory import survey
 from rmqtool.store.source import FileSource
 from rmqtool.store.view import open_directory

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.scan.blocks import Window
-from rmqtool.scan.resync import FIRST_STEP, find_next
+from rmqtool.scan.walk import FIRST_STEP, find_next
 from rmqtool.store.source import BytesSource
 from tests.scan.logs import Message
 

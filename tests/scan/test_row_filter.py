@@ -6,9 +6,9 @@ import pytest
 
 from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.log import ScanOptions, walk_split
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.row_filter import CLOCK_STEP_MS, RowFilter
 from rmqtool.scan.split import whole_file
+from rmqtool.scan.walk import PlainReader
 from rmqtool.store.source import BytesSource
 from tests.scan.logs import FIRST_STORE_TIMESTAMP_MS, LogBytes, MakeReader, Message, log_bytes
 

@@ -15,11 +15,9 @@ from rmqtool.formats.commitlog import HEAD_SIZE, MAGIC_BLANK
 from rmqtool.scan.columns import Row
 from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, map_splits, plan_log, reader_for, scan_log
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
-from rmqtool.scan.split import Split, SplitOutcome, sub_splits, whole_file
-from rmqtool.scan.splits import merged_outcome
-from rmqtool.scan.walk import Walk
+from rmqtool.scan.split import Split, SplitOutcome, merged_outcome, sub_splits, whole_file
+from rmqtool.scan.walk import PlainReader, Walk
 from rmqtool.store.source import ByteSource, BytesSource, FileSource
 from tests.scan.logs import (
     LogBytes,

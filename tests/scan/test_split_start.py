@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.formats.commitlog import HEAD_SIZE
-from rmqtool.scan.log import ScanOptions
-from rmqtool.scan.plain import PlainReader
+from rmqtool.scan.log import ScanOptions, first_row_from
 from rmqtool.scan.split import whole_file
-from rmqtool.scan.split_start import first_row_from
+from rmqtool.scan.walk import PlainReader
 from rmqtool.store.source import BytesSource
 from tests.scan.logs import LogBytes, MakeReader, Message, log_bytes, numbered, scan
 from tests.scan.strategies import Damaged, damaged_logs

@@ -17,8 +17,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnsupportedError
 from rmqtool.repair.derived.request import BuildOptions
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
-from rmqtool.scan.split import Split
-from rmqtool.scan.splits import splits_of
+from rmqtool.scan.split import Split, splits_of
 from rmqtool.store.directory import survey
 from rmqtool.store.source import FileSource
 from rmqtool.store.view import open_directory

@@ -20,7 +20,7 @@ from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.files.compaction import compaction_findings
 from rmqtool.verify.files.delays import LEVEL_MISSING, delay_findings
 from rmqtool.verify.files.timers import timer_findings
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,10 @@ from rmqtool.scan.blocks import Window
 from rmqtool.scan.columns import Row
 from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.log import is_compiled_faster, reader_for
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
-from rmqtool.scan.walk import Walk
+from rmqtool.scan.walk import PlainReader, Walk
 from rmqtool.store.config.config_json import TOPICS, whole_topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store

@@ -1,9 +1,9 @@
 """The log of a store cut into parts that tasks read: planned from its listing, looked into and scanned by the tasks.
 
-The rows of all parts together are those of `dump`, in its order. Parts are cut at any byte; `scan.split_start` finds
-where each begins. Planning reads the first bytes of the last files only, from the end back to one that holds data:
-that one and the files after it, which are only preallocated, are one task, for what is after the log's end is told
-only from its start.
+The rows of all parts together are those of `dump`, in its order. Parts are cut at any byte; `scan.log.first_row_from`
+finds where each begins. Planning reads the first bytes of the last files only, from the end back to one that holds
+data: that one and the files after it, which are only preallocated, are one task, for what is after the log's end is
+told only from its start.
 """
 
 from __future__ import annotations
@@ -20,10 +20,17 @@ from rmqtool.engine.segments.log_position import BLOCK_SIZE, newest_with_data
 from rmqtool.errors import UnreadableError
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile, groups
 from rmqtool.scan.first_time import first_store_time_ms
-from rmqtool.scan.log import ScanOptions, carries_record_crc, holds_data, reader_for, walk_split
+from rmqtool.scan.log import (
+    PROOF_BYTES,
+    ScanOptions,
+    carries_record_crc,
+    first_row_from,
+    holds_data,
+    reader_for,
+    walk_split,
+)
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.split import Split
-from rmqtool.scan.split_start import PROOF_BYTES, first_row_from
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.remote import view_of_files

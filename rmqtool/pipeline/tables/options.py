@@ -14,9 +14,9 @@ from rmqtool.errors import NotAStoreError, RmqtoolError, UnreadableError, UsageE
 from rmqtool.pipeline.enums import TableName
 from rmqtool.pipeline.tables.log_splits import PART_BYTES, Splitting
 from rmqtool.pipeline.tables.search import Search, parse_search
+from rmqtool.scan.log import PROOF_BYTES
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.runner import ThreadRunner
-from rmqtool.scan.split_start import PROOF_BYTES
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.location import is_url
 from rmqtool.store.remote import connect, matching_urls, open_remote, shown

@@ -32,7 +32,7 @@ from rmqtool.verify.files.compaction import compaction_findings
 from rmqtool.verify.files.delays import REPEATS, delay_findings
 from rmqtool.verify.files.lost_configs import lost_configs, topics_without_entry
 from rmqtool.verify.files.timers import timer_findings
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 _Part = tuple[Callable[[Store, BrokerRules], bool], Callable[[Path], PlannedRepair]]
 """Whether something is wrong with it, and what plans its repair in a directory for what is built."""

@@ -27,9 +27,9 @@ from rmqtool.repair.salvage.lost_record import LostRecord
 from rmqtool.repair.salvage.placement import missing_before_claims, placeable
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.match.queue_order import MissingRun
-from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.queue_pass import QueuePass
+from rmqtool.verify.survey.result import Account
 
 if TYPE_CHECKING:
     from rmqtool.repair.salvage.lost_record import LostRecord

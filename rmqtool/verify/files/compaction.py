@@ -33,8 +33,8 @@ from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.context import unsafe_name
+from rmqtool.verify.survey.result import Account
 
 COMPACTION_KINDS: Final = frozenset({FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE})
 """Kinds of files that are looked at here."""

@@ -14,7 +14,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 CONTROLLER_KINDS: Final = frozenset({FileKind.CONTROLLER})
 """Kinds of files that are looked at here."""

@@ -28,7 +28,7 @@ from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.source import ByteSource, read_range
 from rmqtool.verify.catalog.finding import REBUILD, RECOVER, SALVAGE, Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 DLEDGER_KINDS: Final = frozenset({FileKind.DLEDGER})
 """Kinds of files that are looked at here."""

@@ -13,9 +13,9 @@ from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import misordered_files, zero_files
-from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.index_map import IndexMap, IndexPass
 from rmqtool.verify.survey.recall import seen_by
+from rmqtool.verify.survey.result import Account
 
 
 @dataclass

@@ -25,7 +25,7 @@ from rmqtool.store.unproven_sizes import is_log_file_size_known
 from rmqtool.store.view import Entry, StoreView
 from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 _LOOKED_AT: Final = 64 << 10
 """Bytes at the start of a file whose records are asked where they lie."""

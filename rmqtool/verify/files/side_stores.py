@@ -15,7 +15,7 @@ from rmqtool.verify.files.controller import CONTROLLER_KINDS, controller_finding
 from rmqtool.verify.files.dledger import DLEDGER_KINDS, dledger_findings
 from rmqtool.verify.files.tiered import TIERED_KINDS, tiered_findings, undecoded_tiered
 from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 _CHECKS: Final = (
     (KINDS, timer_findings),

@@ -29,9 +29,8 @@ from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.log_files import fences
-from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.context import VerifyContext, unsafe_name
-from rmqtool.verify.survey.result import SplitResult
+from rmqtool.verify.survey.result import Account, SplitResult
 
 CLOCK_MARGIN_MS: Final = 1000
 """A checkpoint may be written by another clock's tick than the record."""

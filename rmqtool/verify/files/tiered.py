@@ -25,7 +25,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 TIERED_KINDS: Final = frozenset({FileKind.TIERED})
 """Kinds of files that are looked at here."""

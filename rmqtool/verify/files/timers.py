@@ -39,7 +39,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import REBUILD_TIMER, Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.result import Account
 
 KINDS: Final = frozenset({FileKind.TIMER_WHEEL, FileKind.TIMER_LOG})
 """Kinds of files that are looked at here."""

@@ -17,8 +17,7 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.log_chunk import ExpectedIndex, RowsLookup, is_message
 from rmqtool.verify.survey.context import VerifyContext
-from rmqtool.verify.survey.entry_sums import SummedEntries
-from rmqtool.verify.survey.index_map import COMPILED_FROM_ENTRIES, IndexMap
+from rmqtool.verify.survey.index_map import COMPILED_FROM_ENTRIES, IndexMap, SummedEntries
 from rmqtool.verify.survey.queue_map import Array
 from rmqtool.verify.survey.result import MissingKeys
 

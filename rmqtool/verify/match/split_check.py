@@ -25,15 +25,13 @@ from rmqtool.scan.log import ScanOptions, is_known, reader_for, walk_split
 from rmqtool.scan.row_columns import by_name
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
-from rmqtool.scan.split import Split, SplitOutcome
-from rmqtool.scan.splits import has_parts, merged_outcome, splits_of
+from rmqtool.scan.split import Split, SplitOutcome, has_parts, merged_outcome, splits_of
 from rmqtool.scan.walk import Walk
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.index_match import IndexMatch
 from rmqtool.verify.match.log_chunk import LogChunk, RowsLookup
-from rmqtool.verify.match.queue_findings import QueueFindings
-from rmqtool.verify.match.queue_match import QueueMatch
+from rmqtool.verify.match.queue_match import QueueFindings, QueueMatch
 from rmqtool.verify.match.row_findings import batch_offset_findings, row_findings, time_findings
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.result import SplitResult, append_keys, merge

@@ -1,7 +1,9 @@
 """Looks at an index file alone: header, chains and slots, and where its entries point to.
 
 The order in which entries were put decides every chain: entry n leads to the newest older entry of its slot, and the
-slot to its newest. So the whole file is told from its hashes, which takes one pass and the slots in memory.
+slot to its newest. So the whole file is told from its hashes, which takes one pass and the slots in memory. Long runs
+of entries are compared by keyed sums, without being read again: each entry adds a number that is made of all that it
+says, with a key that nobody knew when the file was written: other entries have the same sum by chance of 1 in 2^64.
 Broker: `IndexFile#putKey`, `IndexHeader`.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from secrets import token_bytes
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,9 +27,50 @@ from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.entry_sums import EntrySums, SummedEntries
 from rmqtool.verify.survey.queue_map import SAMPLE_EVERY, Array, OffsetRuns, Open, RunsBuilder
+from rmqtool.verify.survey.result import Account
+
+_MASK: Final = (1 << 64) - 1
+
+
+class SummedEntries(NamedTuple):
+    """Entries of which only the sum is at hand."""
+
+    entry_count: int
+    total: int
+
+
+@dataclass(frozen=True)
+class EntrySums:
+    """The sums of one file.
+
+    Attributes:
+        totals: of all entries below each multiple of `SAMPLE_EVERY`.
+    """
+
+    key: Array
+    totals: Array
+
+    @classmethod
+    def of(cls, entry_count: int) -> EntrySums:
+        """For a file of so many entries, of which none has been added."""
+        return cls(np.frombuffer(token_bytes(16), np.uint64), np.zeros(entry_count // SAMPLE_EVERY + 2, np.uint64))
+
+    def between(self, first: int, stop: int) -> SummedEntries:
+        """Entries [first, stop), both multiples of `SAMPLE_EVERY`."""
+        low, high = (int(self.totals[number // SAMPLE_EVERY]) for number in (first, stop))
+        return SummedEntries(stop - first, high - low & _MASK)
+
+    def are_met(self, summed: SummedEntries, first_number: int, begin_ms: int, expected: Sequence[Array]) -> bool:
+        """Whether expected entries are those that were summed.
+
+        Args:
+            begin_ms: the file's, from which the times of its entries count.
+            expected: hashes, physical offsets and times, as many as were summed.
+        """
+        total = load_kernel(KERNEL).expected_sum(self.key, first_number, begin_ms, *expected)
+        return int(total) == summed.total
+
 
 BLOCK_ENTRIES: Final = 1 << 17
 """With what is made of them about as much as a core keeps in its cache."""

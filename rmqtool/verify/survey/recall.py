@@ -1,21 +1,105 @@
-"""Reuses results of an earlier check of the same run, of files that have not changed.
+"""Results of an earlier check of the same run, of files that have not changed since.
 
 A repair checks a store before, between and after its steps, and most files are the same each time. What was seen is
-kept beside the digest of the log, and holds for files of the same identity that are looked at in the same terms.
+kept beside the digest of the log, and holds for files of the same identity that are looked at in the same terms. What a
+split is compared with may lie anywhere in queues and index, so all of their files have to be what they were, and all of
+the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from rmqtool.engine.dispatch.placed_messages import QUESTION, QUEUES_MAX
 from rmqtool.errors import UnreadableError
+from rmqtool.scan.log import ScanOptions
 from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.split import Split
 from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.survey.account import Account, FileAccount
+from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.queue_map import Open
+from rmqtool.verify.survey.result import Account, FileAccount, SplitResult
+
+_OF_FILES: Final = frozenset({"store", "options", "queues", "batch_queues", "index"})
+"""Fields of a context that the files tell, or that hold more than a split's result depends on."""
+
+_SIZES: Final = (
+    "commitlog_file_size", "consumequeue_file_size", "extension_file_size", "batch_file_size",
+    "index_slot_count", "index_entry_count",
+)  # fmt: skip
+
+
+class SeenSplits:
+    """The splits of one run of a check, in its context.
+
+    Args:
+        splits: of all files that hold data.
+        seen_files: what was seen of each queue and index file; see `Seen`.
+    """
+
+    def __init__(
+        self, context: VerifyContext, scan: ScanOptions, splits: Sequence[Split], seen_files: Sequence[object]
+    ) -> None:
+        store = context.store
+        self._digest = context.options.digest
+        extensions = [segment.path for queue in store.extensions.values() for segment in queue.segments]
+        files = [*(split.source.name for split in splits), *extensions]
+        is_told_by_files = context.live_end is None and store.queue_database is None and context.second is None
+        made_of = identities(files, store.view.open, self._digest) if is_told_by_files else UNKNOWN
+        self._terms: tuple[object, ...] | None = None
+        if made_of is not UNKNOWN and None not in made_of:
+            self._terms = (
+                made_of,
+                *seen_files,
+                tuple(files),
+                *(getattr(store, name) for name in _SIZES),
+                store.queue_kind,
+                context.options.depth,
+                (scan.record_crc, tuple(scan.delays_ms), scan.keys_of),
+                *(getattr(context, field.name) for field in fields(context) if field.name not in _OF_FILES),
+            )
+        self._contents = self._queue_files(context) if self._terms is not None else {}
+        # Where something is wrong, it may be looked for in files of the log without data too.
+        self._all_files = tuple((segment.path, segment.start, segment.size) for segment in store.commitlog)
+
+    def result(self, split: Split) -> SplitResult | None:
+        """The result of a split, for the caller to change; None where it has to be checked."""
+        if self._digest is None or self._terms is None:
+            return None
+        name = _name(split)
+        known: SplitResult | None = self._digest.recall(name, self._terms)
+        known = known or self._digest.recall(name, (self._terms, self._all_files))
+        return None if known is None else _copy(known)
+
+    def keep(self, split: Split, result: SplitResult) -> None:
+        """Keep a result for later runs."""
+        if self._digest is None or self._terms is None:
+            return
+        agrees = not (result.findings or result.missing or result.missing_keys)
+        made_of = self._terms if agrees else (self._terms, self._all_files)
+        self._digest.keep(_name(split), made_of, _copy(result))
+        if agrees and self._contents:
+            placed = replace(result.placed, contents=self._contents)
+            self._digest.notes[(split.source.identity, split.physical_offset), QUESTION] = placed
+
+    def _queue_files(self, context: VerifyContext) -> Mapping[str, Hashable]:
+        """Identities of the queues' files before anything is compared with them; none where there are very many."""
+        queues = context.queues.values() if len(context.queues) <= QUEUES_MAX else ()
+        paths = [file.path for queue in queues for file in queue.files]
+        known = identities(paths, context.store.view.open, self._digest)
+        return {} if known is UNKNOWN else dict(zip(paths, known, strict=True))
+
+
+def _name(split: Split) -> Hashable:
+    return "split", split.source.name, split.start, split.end, split.physical_offset, split.more_follows
+
+
+def _copy(result: SplitResult) -> SplitResult:
+    return replace(result, findings=list(result.findings))
+
 
 Result_co = TypeVar("Result_co", covariant=True)
 UNKNOWN: Final = None

@@ -13,8 +13,8 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.scan.columns import bare_row, row_dtype
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
+from rmqtool.scan.walk import PlainReader
 from tests.scan.logs import Message, log_bytes, scan
 
 TEXTS = st.one_of(

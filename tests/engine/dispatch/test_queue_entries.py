@@ -29,8 +29,8 @@ from rmqtool.formats.index import key_hash
 from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.properties import decode_properties, encode_properties
 from rmqtool.scan.log import ScanOptions, walk_split
-from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.split import whole_file
+from rmqtool.scan.walk import PlainReader
 from rmqtool.store.sink import TrackingSink
 from rmqtool.store.source import BytesSource
 from tests.formats.reference import key_texts

@@ -13,8 +13,7 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match import index_match
 from rmqtool.verify.match.log_chunk import ExpectedIndex
 from rmqtool.verify.survey import index_map
-from rmqtool.verify.survey.entry_sums import EntrySums
-from rmqtool.verify.survey.index_map import BlockChains, compiled_chains, entry_block, plain_chains
+from rmqtool.verify.survey.index_map import BlockChains, EntrySums, compiled_chains, entry_block, plain_chains
 from rmqtool.verify.survey.queue_map import Array
 from tests.conftest import Unpacked
 from tests.verify.flips import FlippedStore

@@ -16,8 +16,8 @@ from rmqtool.memory import memory_budget
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.match import queue_findings
-from rmqtool.verify.match.queue_findings import QueueFindings
+from rmqtool.verify.match import queue_match
+from rmqtool.verify.match.queue_match import QueueFindings
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 from tests.little_memory import little_memory
@@ -77,7 +77,7 @@ def test_neighboring_units_are_one_finding_with_little_memory(store: Path) -> No
 def test_what_is_not_described_is_counted_the_same_with_little_memory(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_findings, "OF_QUEUE_MAX", 60)
+    monkeypatch.setattr(queue_match, "OF_QUEUE_MAX", 60)
     little = rests(store)
     monkeypatch.setattr("rmqtool.verify.run.DISPATCH_BLOCK_SIZE", 1 << 24)
     with little_memory(1 << 30):

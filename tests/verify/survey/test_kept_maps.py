@@ -12,8 +12,7 @@ import pytest
 from rmqtool.errors import WriteError
 from rmqtool.formats.queue_name import topic_bytes
 from rmqtool.verify.survey.context import VerifyContext
-from rmqtool.verify.survey.kept_maps import QueueMaps
-from rmqtool.verify.survey.queue_map import OffsetRuns, QueueMap, RunsBuilder, UnitFile
+from rmqtool.verify.survey.queue_map import OffsetRuns, QueueMap, QueueMaps, RunsBuilder, UnitFile
 from tests.little_memory import little_memory
 
 ODD = b"caf\xe9".decode("utf-8", "surrogateescape")
