@@ -363,7 +363,7 @@ def first_row_from(
     """File position of the first row at or after a cut, as the walk over the whole file has it.
 
     A part of a file is scanned without the ones before it. The first good record from its cut on may lie inside the
-    body of one that reaches over the cut, and after damage the walk over the whole file may go on elsewhere. So a
+    body of one that reaches over the cut, and after damage the walk over the whole file may continue elsewhere. So a
     record some way before the cut is looked up and walked from: a walk of good records only is the walk over the whole
     file, unless somebody made a body of records that say they lie where they lie. Where anything else is met, the file
     is walked from its start. The same is asked of the cut after the part, so each part proves the seam to the next.

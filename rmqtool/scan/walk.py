@@ -1,7 +1,7 @@
 """The walk over a split: every byte is accounted for as record, blank, bad range or untouched tail.
 
 The plain reader, which needs no numpy, judges one record after the other; it serves small logs, first rows, doubtful
-cases, and machines without a compiler. After damage the walk goes on at the next record whose magic, lengths, own
+cases, and machines without a compiler. After damage the walk continues at the next record whose magic, lengths, own
 offset and CRC are right: a foreign record inside a body fails at its own offset, so no part of a body is taken for one.
 """
 
