@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.findings.finding import Finding
 from rmqtool.verify.survey.queue_map import QueueMap
 
 OF_QUEUE_MAX: Final = 1000

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import QueueName, topic_text
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import units_ahead, units_below
 from rmqtool.verify.match.missing_units import missing_findings
 from rmqtool.verify.survey.context import VerifyContext

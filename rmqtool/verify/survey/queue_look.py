@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from rmqtool.findings.account import Account
 from rmqtool.memory import memory_budget
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import QueueFiles, Store
-from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.queue_pass import QueuePass
 from rmqtool.verify.survey.recall import Seen, seen_by

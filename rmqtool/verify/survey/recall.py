@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account, FileAccount
+from rmqtool.findings.finding import Finding
 from rmqtool.scan.log_digest import LogDigest
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.survey.account import Account, FileAccount
 from rmqtool.verify.survey.queue_map import Open
 
 Result_co = TypeVar("Result_co", covariant=True)

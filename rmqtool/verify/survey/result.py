@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rmqtool.engine.dispatch.placed_messages import PlacedMessages
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.queue_name import TypedQueueKey
-from rmqtool.verify.catalog.finding import Finding
 
 
 class Missing(NamedTuple):
