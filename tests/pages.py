@@ -7,13 +7,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from rmqtool.findings.finding import FindingType
+from rmqtool.findings.registry import CATALOG
 from rmqtool.formats.catalog import FORMATS
 from rmqtool.formats.layout import Format
 from rmqtool.formats.system_flag import BIT_DOCS
 from rmqtool.formats.text_formats import TEXT_FORMATS
 from rmqtool.report.layouts import type_of
-from rmqtool.verify.catalog.finding import FindingType
-from rmqtool.verify.catalog.registry import CATALOG
 from tests.verify.unprotected_fields import TABLE
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"

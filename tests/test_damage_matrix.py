@@ -17,6 +17,8 @@ import pytest
 
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UsageError
+from rmqtool.findings.finding import Finding, Severity
+from rmqtool.findings.registry import BY_ID
 from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import Damage, damage_store
 from rmqtool.fixtures.damages.edit import Change
@@ -24,8 +26,6 @@ from rmqtool.fixtures.damages.side_effects import CONSEQUENCES, PROMISED_INSTEAD
 from rmqtool.fixtures.expectation import Expectation, checked
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.verify.catalog.finding import Finding, Severity
-from rmqtool.verify.catalog.registry import BY_ID
 from tests.broker.files import copy_store
 
 VERSIONS: Final = ("4.9.7", "5.5.0")

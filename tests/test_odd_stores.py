@@ -11,8 +11,8 @@ import pytest
 
 from rmqtool.store.file_kinds import segment_name
 from tests.commands.transcripts import json_answer, rmqtool
-from tests.golden_stores import unpack
-from tests.odd_stores import LIFE_FOLDER, MIXED_CONF, odd_names, unpack_odd
+from tests.golden_stores import LIFE_FOLDER, unpack
+from tests.odd_stores import MIXED_CONF, odd_names, unpack_odd
 from tests.repair.dledger_stores import records_of
 from tests.store_state import store_state
 from tests.tiered_store import add_tiered

@@ -22,10 +22,10 @@ from rmqtool.browse.verification import Look, Verification
 from rmqtool.browse.virtual_list import VirtualList
 from rmqtool.engine.reading.stored_message import StoredMessage
 from rmqtool.errors import RmqtoolError
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.report.text import counted, escaped
 from rmqtool.times import parse_time
-from rmqtool.verify.catalog.finding import Finding
 
 _FIRST_SCREEN_ONLY = frozenset(
     {"other_list", "filter", "queue_offset", "time", "key", "physical_offset", "findings", "toggle_places"}

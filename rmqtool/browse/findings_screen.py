@@ -15,9 +15,9 @@ from rmqtool.browse.lines_screen import LinesScreen
 from rmqtool.browse.list_model import STRONG, Line
 from rmqtool.browse.verification import STYLES, Verification, place_text
 from rmqtool.browse.virtual_list import VirtualList
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import BY_ID
 from rmqtool.report.text import escaped
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import BY_ID
 
 _REFRESH_S = 0.2
 

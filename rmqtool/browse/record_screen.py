@@ -14,6 +14,7 @@ from rmqtool.browse.list_model import BAD, FAINT, PLAIN, STRONG, Line, Lines, wr
 from rmqtool.browse.virtual_list import VirtualList
 from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.registry import BY_ID
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.report.bodies import BodyChoice, BodyDecoder, BodyForm
 from rmqtool.report.body_lines import body_lines, decoded_lines
@@ -21,7 +22,6 @@ from rmqtool.report.columns import cell_text
 from rmqtool.report.hexview import bare_parts, hex_lines, message_parts
 from rmqtool.report.rows import MESSAGE_FIELDS, message_row
 from rmqtool.report.text import counted, escaped, field_lines
-from rmqtool.verify.catalog.registry import BY_ID
 
 if TYPE_CHECKING:
     from rmqtool.browse.message_list import MessageList

@@ -9,9 +9,9 @@ from typing import Final
 from rmqtool.browse.browsed_store import BrowsedStore
 from rmqtool.browse.list_model import BAD, FAINT, PLAIN, Line, ReadyList
 from rmqtool.errors import RmqtoolError
+from rmqtool.findings.finding import Finding, Severity
 from rmqtool.report.text import counted, size_text
 from rmqtool.store.directory import Store
-from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 

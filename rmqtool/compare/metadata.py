@@ -15,8 +15,8 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.controller import EPOCHS, agreed_end
 from rmqtool.formats.queue_name import QueueName
+from rmqtool.sides.controller import BACKUP, read_epochs
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, GROUPS, TOPICS, ConfigState
-from rmqtool.store.config.epochs import BACKUP, read_epochs
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Final
 
-from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.config.config_json import ConfigFile, ConfigState
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, kind_of

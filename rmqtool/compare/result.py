@@ -14,8 +14,8 @@ from rmqtool.compare.log_merge import RangeList
 from rmqtool.compare.metadata import ConfigDifference, QueueDifference
 from rmqtool.compare.rows import Array, LogTotals, TopicTotal
 from rmqtool.engine.reading.resurrected_tail import ResurrectedTail
-from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.formats.queue_name import QueueKey, topic_text
+from rmqtool.sides.unread import UnreadFiles
 
 SIDES: Final = ("a", "b")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from rmqtool.engine.timers.pop_body import decode_pop_body
-from rmqtool.engine.timers.waiting import timer_due_ms
 from rmqtool.formats import pop
 from rmqtool.formats.properties import (
     DELAY_LEVEL,
@@ -23,6 +21,8 @@ from rmqtool.formats.properties import (
     TRANSACTION_ID,
 )
 from rmqtool.report.bodies import MessageFacts
+from rmqtool.sides.pop import decode_pop_body
+from rmqtool.sides.timer.waiting import timer_due_ms
 
 SYSTEM: Final = "system"
 """The name of these decoders."""

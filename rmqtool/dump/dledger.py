@@ -7,11 +7,11 @@ from contextlib import closing
 from typing import Final
 
 from rmqtool.dump.request import RowSource
-from rmqtool.engine.reading.dledger_log import BadRange, read_entries, read_units
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.report.file_rows import bad_file_row
 from rmqtool.report.rows import DumpRow
+from rmqtool.sides.dledger import BadRange, read_entries, read_units
 from rmqtool.store.file_kinds import is_segment_name
 from rmqtool.store.source import ByteSource
 from rmqtool.store.view import Entry

@@ -18,12 +18,7 @@ from rmqtool.dump.request import RowSource
 from rmqtool.dump.target import DumpKind
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
-from rmqtool.engine.reading.unread_files import has_to_open
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue
-from rmqtool.engine.timers.pop import PopState, database_messages, popped_messages, read_pop_log
-from rmqtool.engine.timers.transactions import half_messages
-from rmqtool.engine.timers.waiting import queue_units, timer_due_ms
 from rmqtool.errors import UnreadableError, UnsupportedError, WriteError
 from rmqtool.formats.properties import (
     PRODUCER_GROUP,
@@ -36,11 +31,16 @@ from rmqtool.formats.properties import (
 from rmqtool.formats.rocksdb.store import DELIVERED, SCANNED
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.rows import DumpRow
+from rmqtool.sides.pop import DIRECTORY as POP_DIRECTORY
+from rmqtool.sides.pop import PopDatabase, PopState, database_messages, popped_messages, read_pop_log
+from rmqtool.sides.queue_scan import queue_units
+from rmqtool.sides.rocksdb_tables import DIRECTORY, SideDatabase
+from rmqtool.sides.timer.loaded import load_timer, timer_files, timer_queue
+from rmqtool.sides.timer.waiting import timer_due_ms
+from rmqtool.sides.transactions import half_messages
 from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets
 from rmqtool.store.config.read_config import read_config
-from rmqtool.store.databases.pop_database import DIRECTORY as POP_DIRECTORY
-from rmqtool.store.databases.pop_database import PopDatabase
-from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
+from rmqtool.store.databases.rocksdb_files import has_to_open
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import reason
 

@@ -14,6 +14,7 @@ from rmqtool.dump.request import RowSource
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import MISSING_LOG_FILE, NOT_READABLE_BY_VERSION
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MESSAGE_MAGICS, PHYSICAL_OFFSET_AT
 from rmqtool.formats.system_flag import HOSTS_V6
@@ -30,7 +31,6 @@ from rmqtool.scan.walk import Batch, Walk
 from rmqtool.store.file_kinds import is_segment_name
 from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, NOT_READABLE_BY_VERSION
 
 UNREADABLE: Final = "commitlog.unreadable-range"
 FEW_ROWS: Final = 2000

@@ -10,7 +10,6 @@ from typing import Final
 
 from rmqtool.dump.request import RowSource
 from rmqtool.dump.target import DumpKind
-from rmqtool.engine.timers.timer_files import TimerUnit, read_slots, read_units
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import index, timer
 from rmqtool.formats.abort import parse_abort
@@ -35,9 +34,10 @@ from rmqtool.report.file_rows import (
 from rmqtool.report.rows import DumpRow
 from rmqtool.scan.log import LogFile, plan_log, scan_log
 from rmqtool.scan.rules import Verdict
+from rmqtool.sides.rocksdb_tables import DIRECTORY, SideDatabase
+from rmqtool.sides.timer.files import TimerUnit, read_slots, read_units
 from rmqtool.store.config.config_json import SIZE_MAX
 from rmqtool.store.config.tiered import METADATA, TieredSegment, is_coda, read_tiered
-from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
 from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import ByteSource, read_range, read_salvaging

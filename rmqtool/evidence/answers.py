@@ -12,12 +12,12 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.shown_values import with_bounds
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
 from rmqtool.store.directory import Store
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.evidence.bundle import BundleError
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.shown_values import shown
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.result import Forecast, Lost
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.verdict.verdict import StoreVerdict
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import BY_ID
 
 HIDDEN_STORE: Final = "STORE"
 """What is shown in place of the path of a store."""

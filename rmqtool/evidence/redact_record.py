@@ -12,7 +12,6 @@ from functools import cache
 from struct import Struct
 from typing import Final
 
-from rmqtool.engine.timers.pop_body import decode_pop_body
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.plausible import BOUNDS, MASK, WIDE_TEXT, Bound, is_plausible
 from rmqtool.evidence.pseudonyms import Pseudonyms
@@ -26,6 +25,7 @@ from rmqtool.formats.record_crc import (
     record_crc_digits,
     stored_record_crc,
 )
+from rmqtool.sides.pop import decode_pop_body
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 
 MASKED: Final = ord("x")

@@ -29,12 +29,12 @@ from rmqtool.evidence.store_copy import (
     shown_path,
     write_chunks,
 )
+from rmqtool.findings.finding import Finding, Severity
 from rmqtool.scan.split import Split
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import Finding, Severity
 
 RANGES_MAX: Final = 256 << 20
 """Bytes of all ranges together."""

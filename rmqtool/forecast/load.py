@@ -18,6 +18,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
+from rmqtool.sides.controller import read_epochs
 from rmqtool.store.config.config_json import (
     CONSUMER_FILTERS,
     DELAY_OFFSETS,
@@ -34,7 +35,6 @@ from rmqtool.store.config.config_json import (
     misnamed_topics,
     topics,
 )
-from rmqtool.store.config.epochs import read_epochs
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Segment, Store

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rmqtool.engine.reading.named_sizes import SIZES, renamed_sizes
-from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.changes import VERSION_CHANGES, ChangeHarm, VersionChange
 from rmqtool.engine.rules.settings import read_settings
@@ -23,6 +22,7 @@ from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.result import Forecast
 from rmqtool.forecast.version_features import NOTHING, FeatureCount, FeatureSearch, count_features
 from rmqtool.scan.log import ScanOptions
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.config.broker_conf import BrokerConf
 from rmqtool.store.directory import Segment, Store
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.config.broker_conf import PATH_SPLITTER, BrokerConf
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

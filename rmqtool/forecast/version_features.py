@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.reading.reader import open_reader
-from rmqtool.engine.reading.unread_files import ReadBy, is_rocksdb_used, read_by_after
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.changes import Feature
-from rmqtool.engine.timers.waiting import waiting_messages
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
@@ -25,8 +23,11 @@ from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.scan.columns import MULTI_DISPATCH
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
+from rmqtool.sides.timer.waiting import waiting_messages
+from rmqtool.sides.unread import ReadBy, read_by_after
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config
+from rmqtool.store.databases.rocksdb_files import is_rocksdb_used
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories

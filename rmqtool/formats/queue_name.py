@@ -29,3 +29,8 @@ def queue_name(topic: bytes, queue_id: int) -> QueueName:
 def queue_key(topic: str, queue_id: int) -> QueueKey:
     """A queue as records name it."""
     return topic_bytes(topic), queue_id
+
+
+def unsafe_name(name: str) -> bool:
+    """Whether a topic's name leads anywhere but to a directory of its own."""
+    return name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > 255

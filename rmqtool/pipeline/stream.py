@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from rmqtool.engine.segments.log_position import Position, mark_of, readable_end, what_is_lost
 from rmqtool.errors import RmqtoolError, UnreadableError
+from rmqtool.findings.finding import MISSING_LOG_FILE
 from rmqtool.pipeline.tables.log_splits import UNREADABLE, LogTask, log_tasks
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile
 from rmqtool.pipeline.tables.options import PLANNING_THREADS, SourceOptions
@@ -19,7 +20,6 @@ from rmqtool.pipeline.tables.table import MessagesTable, in_mode, with_judgement
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.store.directory import Store
-from rmqtool.verify.catalog.finding import MISSING_LOG_FILE
 
 REPLACED: Final = "commitlog.replaced"
 """The log is another one than the stream has read, or was cut; it is read from its start."""

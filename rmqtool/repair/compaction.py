@@ -12,7 +12,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.dispatch.compaction import (
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.errors import UnknownSizeError, UnsupportedError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import REBUILD_COMPACTION
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
+from rmqtool.formats.queue_name import QueueName
+from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
+from rmqtool.sides.compaction import (
     FILES_MIN,
     LOG_DIRECTORY,
     QUEUE_DIRECTORY,
@@ -20,15 +28,10 @@ from rmqtool.engine.dispatch.compaction import (
     CompactionWriter,
     FileSizes,
     broker_sizes,
+    compaction_findings,
     configured_sizes,
     keyed_messages,
 )
-from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.errors import UnknownSizeError, UnsupportedError
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
-from rmqtool.formats.queue_name import QueueName
-from rmqtool.repair.machine.planned_repair import PlannedRepair
-from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
@@ -36,9 +39,6 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.source import FilePart
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import REBUILD_COMPACTION
-from rmqtool.verify.files.compaction import compaction_findings
-from rmqtool.verify.survey.result import Account
 
 _WHY: Final = "rebuilt from the commit log and what the compacted topic still has"
 _REPLACED: Final = "replaced by the rebuilt files of the compacted topic"

@@ -17,7 +17,6 @@ import numpy as np
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
 from rmqtool.engine.reading.log_presence import is_log_missing
-from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
@@ -35,6 +34,8 @@ from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, 
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log, require_sound_entries
 from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
+from rmqtool.sides.kinds import unread_files
+from rmqtool.sides.timer.files import is_timer_checked
 from rmqtool.store.databases.queue_database import StoredEnd
 from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.dledger_files import DLedgerLog, dledger_log, dledger_logs
@@ -42,8 +43,6 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.sink import reported
 from rmqtool.store.source import FilePart, read_range
-from rmqtool.verify.files.dledger import DLEDGER_KINDS
-from rmqtool.verify.files.timers import is_timer_checked
 
 
 class QueueSide(StrEnum):
@@ -212,7 +211,12 @@ def plan_from_dledger(
         steps += timer.steps
         notes += timer.notes
     return PlannedRepair(
-        tuple(steps), tuple(notes), looked_at=DLEDGER_KINDS, settings=settings, again=built.again, moved=written.moved
+        tuple(steps),
+        tuple(notes),
+        looked_at=frozenset({FileKind.DLEDGER}),
+        settings=settings,
+        again=built.again,
+        moved=written.moved,
     )
 
 

@@ -17,6 +17,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import RmqtoolError
+from rmqtool.findings.finding import Finding
 from rmqtool.forecast.floor import ChangedRange, compare_floors
 from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
@@ -34,7 +35,6 @@ from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.unproven_sizes import size_assumptions
-from rmqtool.verify.catalog.finding import Finding
 
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""

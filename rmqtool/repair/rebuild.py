@@ -10,6 +10,8 @@ from typing import Final
 from rmqtool.engine.reading.log_presence import may_hold_messages
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Severity
 from rmqtool.repair.derived.build import TAIL_FINDINGS, build
 from rmqtool.repair.derived.clean_state import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.derived.database_build import build_database
@@ -19,12 +21,10 @@ from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.remaining import READ_AGAIN_MAX
 from rmqtool.scan.runner import OnProgress, Runner
+from rmqtool.sides.dledger import dledger_findings
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import demand_plain_log, with_dledger_log
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import Severity
-from rmqtool.verify.files.dledger import dledger_findings
-from rmqtool.verify.survey.result import Account
 
 WHY = "rebuilt from the commit log"
 ONLY_A_PART: Final = "only a part was rebuilt: rmqtool recover repairs the rest"

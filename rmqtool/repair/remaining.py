@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.findings.finding import BACKUP_BETTER, Finding, Severity
+from rmqtool.findings.registry import BY_ID
 from rmqtool.repair.derived.log_window import window_of
 from rmqtool.repair.machine.plan import Remaining
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.scan.log_digest import LogDigest
+from rmqtool.sides.kinds import PLANS, side_kinds
 from rmqtool.store.config.config_json import TOPICS
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import BACKUP_BETTER, Finding, Severity
-from rmqtool.verify.catalog.registry import BY_ID
-from rmqtool.verify.files.side_stores import side_kinds
 from rmqtool.verify.match.removed_messages import DELETED, MAY_BE_DELETED
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import Depth, VerifyOptions
@@ -98,7 +98,7 @@ def check_planned(
         if finding.severity is not Severity.NOTE and not finding.file.startswith(OWN)
     }
     begin = None if is_all else planned.begin
-    looked_at = side_kinds(after, rules) if is_all else frozenset[FileKind]()
+    looked_at = side_kinds(after, rules, PLANS) if is_all else frozenset[FileKind]()
     explained = frozenset((finding.id, finding.file) for finding in findings if finding.severity is Severity.NOTE)
     return PlanCheck(tuple(_left(finding, planned) for finding in left.values()), begin, looked_at, explained)
 

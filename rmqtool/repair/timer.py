@@ -13,24 +13,25 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.engine.reading.reader import open_reader
-from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue
-from rmqtool.engine.timers.timer_writer import CHECK_PATH, LOG_DIRECTORY, WHEEL_PATH, TimerShape, write_timer
-from rmqtool.engine.timers.waiting import waiting_messages
 from rmqtool.errors import UnknownSizeError, UnsupportedError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Severity
 from rmqtool.formats.timer import DEFAULT_LOG_FILE_SIZE
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.scan.runner import OnProgress
+from rmqtool.sides.rocksdb_tables import DIRECTORY, SideDatabase
+from rmqtool.sides.timer.check import timer_findings
+from rmqtool.sides.timer.files import is_timer_checked
+from rmqtool.sides.timer.loaded import load_timer, timer_files, timer_queue
+from rmqtool.sides.timer.waiting import waiting_messages
+from rmqtool.sides.timer.writer import CHECK_PATH, LOG_DIRECTORY, WHEEL_PATH, TimerShape, write_timer
 from rmqtool.store.config.config_json import TIMER_METRICS
-from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
+from rmqtool.store.databases.rocksdb_files import is_rocksdb_used
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import FilePart
-from rmqtool.verify.catalog.finding import Severity
-from rmqtool.verify.files.timers import is_timer_checked, timer_findings
-from rmqtool.verify.survey.result import Account
 
 _WHY: Final = "rebuilt with the messages that wait"
 _UNREADABLE_METRICS: Final = "statistics that a broker cannot read, with which it does not start"

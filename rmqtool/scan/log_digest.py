@@ -181,7 +181,7 @@ class LogDigest(Closable):
     # Noting
 
     def _noted(self, key: Hashable, walk: Walk) -> Iterator[Batch]:
-        from rmqtool.scan.row_columns import columns_of
+        from rmqtool.scan.plain_rows import columns_of
 
         blocks: list[_Block] = []
         blank: tuple[int, int] | None = None
@@ -311,7 +311,7 @@ class LogDigest(Closable):
     def _rows(self, block: _Block, numbers: Sequence[int], topics: Sequence[bytes]) -> RowColumns:
         import numpy
 
-        from rmqtool.scan.row_columns import with_constants
+        from rmqtool.scan.plain_rows import with_constants
 
         columns = dict(zip(KEPT, columns_values(block.columns, block.count, self._read), strict=True))
         columns["topic_number"] = numpy.array(numbers, columns["topic_number"].dtype)[columns["topic_number"]]

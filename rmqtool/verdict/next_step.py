@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rmqtool.engine.reading.unread_files import ReadBy
 from rmqtool.errors import how_to_install
+from rmqtool.sides.unread import ReadBy
 from rmqtool.store.unproven_sizes import SIZE_UNKNOWN
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.tally import FindingTally

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from rmqtool.verify.catalog.finding import (
+from rmqtool.findings.finding import (
     MISSING_LOG_FILE,
     REBUILD_COMPACTION,
     REBUILD_DELAYS,

@@ -8,8 +8,8 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any, Final, Self
 
-from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.report.text import counted
+from rmqtool.sides.unread import UnreadFiles
 
 NAMED_MAX: Final = 3
 """Files or kinds of files that a headline names; the rest is counted."""

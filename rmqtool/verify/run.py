@@ -16,16 +16,26 @@ from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.queues.shown_topics import shown_topics
-from rmqtool.engine.reading.unread_files import ReadBy, UnreadFiles
 from rmqtool.engine.reading.version_evidence import has_indexed_tags
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.engine.rules.versions import NEWEST, rules_for
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Finding, Severity
+from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes, topic_text
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
+from rmqtool.sides.controller import epochs_ahead
+from rmqtool.sides.delays import delay_findings
+from rmqtool.sides.dledger import OF_ENTRIES, for_dledger, why_no_log
+from rmqtool.sides.kinds import VERIFY, left_out_files, side_findings, side_kinds
+from rmqtool.sides.pop import PopCheck
+from rmqtool.sides.rocksdb_tables import SideDatabaseCheck
+from rmqtool.sides.transactions import transaction_findings
+from rmqtool.sides.unread import ReadBy, UnreadFiles
 from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, compacted_topics, topics, whole_topics
 from rmqtool.store.databases.queue_database import QueueDatabase
@@ -33,16 +43,10 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.unproven_sizes import SIZE_UNKNOWN, is_log_file_size_known
-from rmqtool.verify.catalog.finding import Finding, Severity
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, queue_ends, read_store_configs
-from rmqtool.verify.files.controller import epochs_ahead
-from rmqtool.verify.files.delays import delay_findings
-from rmqtool.verify.files.dledger import OF_ENTRIES, for_dledger, why_no_log
 from rmqtool.verify.files.index_files import IndexFiles, read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
 from rmqtool.verify.files.lost_configs import lost_configs, topics_of_nobody
-from rmqtool.verify.files.pop import PopCheck
 from rmqtool.verify.files.reach import (
     entries_outside,
     index_findings,
@@ -52,10 +56,7 @@ from rmqtool.verify.files.reach import (
     units_below,
     units_into,
 )
-from rmqtool.verify.files.side_database import SideDatabaseCheck
-from rmqtool.verify.files.side_stores import left_out_files, side_findings, side_kinds
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
-from rmqtool.verify.files.transactions import transaction_findings
 from rmqtool.verify.match.missing_units import missing_findings, missing_in_files, second_findings, zero_queues
 from rmqtool.verify.match.removed_messages import RemovedMessages, removed_messages
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
@@ -68,7 +69,7 @@ from rmqtool.verify.survey.log_order import LogOrder
 from rmqtool.verify.survey.queue_map import QueueMap, QueueMaps
 from rmqtool.verify.survey.queue_pass import QueueLook
 from rmqtool.verify.survey.recall import SeenSplits
-from rmqtool.verify.survey.result import Account, SplitResult, merge
+from rmqtool.verify.survey.result import SplitResult, merge
 
 OnFinding = Callable[[Finding], None]
 
@@ -169,7 +170,9 @@ class _Verifier:
         side_database, pop = SideDatabaseCheck(self.store, self.rules), PopCheck(self.store, self.rules)
         whole = log.merged if log is not None and log.complete else None
         is_compared = FileKind.ROCKSDB in self._side_kinds and side_database.is_used
-        self._say(side_database.findings(whole) if is_compared else ())
+        self._say(
+            side_database.findings((whole.begin, whole.end) if whole is not None else None) if is_compared else ()
+        )
         self._say(pop.findings(is_whole=whole is not None) if self._looks_beside else ())
         for files in (*side_database.left_out, *pop.left_out):
             self._leave_out(files)
@@ -193,8 +196,7 @@ class _Verifier:
         """Kinds of files beside log, queues and index that are looked at."""
         if not self._looks_beside:
             return frozenset()
-        kinds = side_kinds(self.store, self.rules, timer=self.options.timer)
-        return kinds | {FileKind.POP_ROCKSDB} | ({FileKind.ROCKSDB} if self.rules.rocksdb_side_store else set())
+        return side_kinds(self.store, self.rules, VERIFY, timer=self.options.timer)
 
     def _leave_out(self, files: UnreadFiles) -> None:
         """Something that a broker uses is not looked at."""

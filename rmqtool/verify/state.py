@@ -15,11 +15,11 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from rmqtool.errors import RefusedError
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import BY_ID
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.own_file import OwnFile, read_own, replace_own
 from rmqtool.store.directory import Segment
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.survey.result import Missing, SplitResult
 
 _FORMAT: Final = "rmqtool-verify-state-2"

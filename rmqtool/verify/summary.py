@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmqtool.engine.reading.unread_files import UnreadFiles
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.findings.finding import Finding
+from rmqtool.sides.unread import UnreadFiles
 
 
 @dataclass

@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.survey.index_map import IndexMap, IndexPass
 from rmqtool.verify.survey.queue_map import RunsBuilder
-from rmqtool.verify.survey.result import Account
 
 ENTRIES_MAX: Final = 1 << 22
 """Entries of one file that are held at once; a range of the log has far fewer."""

@@ -17,12 +17,12 @@ from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS, UnitKind
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, queue_name
 from rmqtool.store.directory import QueueFiles, Store
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.survey.queue_map import QueueMap, Span
 from rmqtool.verify.survey.queue_pass import QueuePass
-from rmqtool.verify.survey.result import Account
 
 BLOCK_UNITS: Final = 512
 """Units that are read at once where the next valid one is looked for."""

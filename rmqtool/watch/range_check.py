@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.findings.finding import Finding, Severity
 from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, reader_for, walk_split
 from rmqtool.scan.split import Split, whole_file
@@ -16,7 +17,6 @@ from rmqtool.store.config.config_json import TOPICS, batch_topics, compacted_top
 from rmqtool.store.config.read_config import read_configs
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.files.reach import index_findings
 from rmqtool.verify.match.missing_units import missing_findings
 from rmqtool.verify.match.split_check import check_part

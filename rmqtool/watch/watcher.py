@@ -20,13 +20,13 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.log_position import Position, mark_of, what_is_lost
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import MISSING_LOG_FILE, Finding
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.store.checkpoint_file import read_checkpoint
 from rmqtool.store.directory import Store, with_settings
 from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.probe_lock import LockStatus, lock_state
-from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
 from rmqtool.verify.files.log_files import log_file_findings
 from rmqtool.watch.index_windows import file_findings, full_files, index_end
 from rmqtool.watch.limited_view import LimitedView, ReadLimit

@@ -20,9 +20,15 @@ from rmqtool.store.directory import survey
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import Entry, open_directory
 from tests import golden_stores
-from tests.broker.broker import Judge, JudgeError, OpenStore, served_places, setting_texts
+from tests.broker.broker import (
+    Judge,
+    OpenStore,
+    served_places,
+    setting_texts,
+)
 from tests.broker.conftest import JudgeOf
 from tests.broker.files import copy_store
+from tests.broker.program import JudgeError
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.rocksdb_cases import Rows, edit, numbers

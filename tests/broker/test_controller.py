@@ -11,7 +11,7 @@ import pytest
 
 from rmqtool.compare.metadata import StoreMetadata, epochs_agree
 from rmqtool.formats.controller import EPOCHS, IDENTITY, identity_problem
-from rmqtool.store.config.epochs import BACKUP, EpochFiles, read_epochs
+from rmqtool.sides.controller import BACKUP, EpochFiles, read_epochs
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Judge
 from tests.broker.toolchain import java_command

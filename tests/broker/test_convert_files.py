@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.broker.broker import Judge, JudgeError
+from tests.broker.broker import Judge
 from tests.broker.conftest import JudgeOf
 from tests.broker.files import copy_store
+from tests.broker.program import JudgeError
 from tests.commands.transcripts import rmqtool
 
 FILE_SIZE: Final = 16_384

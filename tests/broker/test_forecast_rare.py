@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.findings.finding import Finding
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions, forecast_options
 from rmqtool.forecast.result import Forecast
@@ -20,7 +21,6 @@ from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 from tests.broker.broker import Judge

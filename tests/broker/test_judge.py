@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.broker.broker import Judge, JudgeError, served_places
+from tests.broker.broker import Judge, served_places
 from tests.broker.files import changes, copy_store, snapshot
+from tests.broker.program import JudgeError
 
 SMALL = {
     "mappedFileSizeCommitLog": 65536,

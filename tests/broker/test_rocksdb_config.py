@@ -11,7 +11,7 @@ import pytest
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, consumer_offsets, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.view import open_directory
-from tests.broker.broker import JudgeError
+from tests.broker.program import JudgeError
 from tests.broker.toolchain import require_tools
 from tests.broker.whole import WholeBroker
 from tests.commands.transcripts import rmqtool

@@ -20,8 +20,9 @@ from rmqtool.formats.rocksdb.queue import unit_key
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import open_directory
 from tests import golden_stores
-from tests.broker.broker import Answer, JudgeError, OpenStore
+from tests.broker.broker import Answer, OpenStore
 from tests.broker.conftest import JudgeOf
+from tests.broker.program import JudgeError
 from tests.conftest import Unpacked
 from tests.rocksdb_cases import BY_NAME, CASES, MAXIMUM, MINIMUM, NAME, QUEUE, Case, edit, numbers
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from rmqtool.engine.rules.settings import Setting, settings_of
-from tests.broker.broker import Judge, JudgeError
+from tests.broker.broker import Judge
 from tests.broker.conftest import JudgeOf
 from tests.broker.files import copy_store
+from tests.broker.program import JudgeError
 
 CONFIG: Mapping[str, Any] = {
     "mappedFileSizeCommitLog": 65536,

@@ -15,8 +15,9 @@ from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from tests.broker.broker import Judge, JudgeError, setting_texts
+from tests.broker.broker import Judge, setting_texts
 from tests.broker.conftest import JudgeOf
+from tests.broker.program import JudgeError
 from tests.broker.setting_forms import REFUSED, all_differences, all_forms, differences, mixed_files
 from tests.broker.versions import ROUTINE, VERSIONS
 from tests.broker.whole import WholeBroker

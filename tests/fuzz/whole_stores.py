@@ -17,11 +17,11 @@ from typing import Final
 
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
+from rmqtool.findings.finding import Finding
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import StoreView, open_directory
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import Depth, VerifyOptions
 from tests.engine.memory_view import MemoryView

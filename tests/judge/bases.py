@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.broker.broker import Judge, JudgeError, OpenStore
+from tests.broker.broker import Judge, OpenStore
 from tests.broker.files import copy_store
+from tests.broker.program import JudgeError
 from tests.judge.messages import BATCHED, Sender
 from tests.judge.tool import rmqtool
 

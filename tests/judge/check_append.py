@@ -11,12 +11,14 @@ from rmqtool.engine.append.writer_config import config_from
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.formats.batch import BatchPart
+from rmqtool.formats.java_properties import parse_properties
 from rmqtool.formats.message_id import host_bytes
 from rmqtool.formats.properties import encode_properties
-from rmqtool.store.config.broker_conf import broker_conf, parse_properties
+from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import open_directory
-from tests.broker.broker import Answer, JudgeError
+from tests.broker.broker import Answer
+from tests.broker.program import JudgeError
 from tests.broker.writing import Both, Put, answers_differ, at_time, differences, index_names_clashed
 from tests.judge.case import Case
 from tests.judge.check_verify import DEFAULT_ENTRIES

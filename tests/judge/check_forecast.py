@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from rmqtool.formats.rocksdb.queue import unit_key
-from tests.broker.broker import JudgeError, OpenStore
+from tests.broker.broker import OpenStore
+from tests.broker.program import JudgeError
 from tests.judge.bases import SINCE, bounds_of, numbers_of, served_of, settled_read, whole_served
 from tests.judge.case import Case
 from tests.judge.faults_rocksdb import content_of

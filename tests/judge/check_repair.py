@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.broker.broker import JudgeError, OpenStore
+from tests.broker.broker import OpenStore
 from tests.broker.files import changes, copy_store, snapshot
+from tests.broker.program import JudgeError
 from tests.judge.bases import settled_read, whole_served
 from tests.judge.case import Case
 from tests.judge.check_forecast import of_the_store

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rmqtool.store import probe_lock
-from tests.broker.broker import Judge, JudgeError
+from tests.broker.broker import Judge
 from tests.broker.files import copy_store
+from tests.broker.program import JudgeError
 from tests.judge.bases import FILE, VERSIONS, Base, plan_of, write_base
 from tests.judge.case import Case, Disagreement, make_case
 from tests.judge.check_append import check_append

@@ -10,12 +10,12 @@ import pytest
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.engine.timers.delays import delay_levels
 from rmqtool.errors import UnsupportedError
 from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.repair.delays import plan_delays
+from rmqtool.sides.delays import delay_levels
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool

@@ -13,10 +13,6 @@ import pytest
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.engine.timers.loaded_timer import LoadedTimer, load_timer, timer_files, timer_queue
-from rmqtool.engine.timers.timer_files import TimerUnit
-from rmqtool.engine.timers.timer_writer import LATE_SLOTS, ROLL_WINDOW_SLOTS, TimerMessage, TimerShape, write_timer
-from rmqtool.engine.timers.waiting import waiting_messages
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import damage_store
@@ -27,6 +23,10 @@ from rmqtool.formats import properties as names
 from rmqtool.formats.timer import SLOT_COUNT
 from rmqtool.repair.machine.planned_repair import PlannedRepair
 from rmqtool.repair.timer import plan_timer
+from rmqtool.sides.timer.files import TimerUnit
+from rmqtool.sides.timer.loaded import LoadedTimer, load_timer, timer_files, timer_queue
+from rmqtool.sides.timer.waiting import waiting_messages
+from rmqtool.sides.timer.writer import LATE_SLOTS, ROLL_WINDOW_SLOTS, TimerMessage, TimerShape, write_timer
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool

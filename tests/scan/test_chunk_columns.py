@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rmqtool.scan import row_columns
+from rmqtool.scan import plain_rows
 from rmqtool.scan.columns import MULTI_DISPATCH, row_dtype
-from rmqtool.scan.row_columns import CHUNK, COMPILED_FROM_ROWS, GROWTH, RowColumnsBuilder
+from rmqtool.scan.plain_rows import (
+    CHUNK,
+    COMPILED_FROM_ROWS,
+    GROWTH,
+    RowColumnsBuilder,
+)
 from tests.scan.logs import numbered_rows
 
 
@@ -25,7 +30,7 @@ def test_rows_that_are_taken_are_kept_beyond_the_first_room(room: int) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_rows_are_taken_with_all_their_columns(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_columns, "is_worth", lambda _count, _least: compiled)
+    monkeypatch.setattr(plain_rows, "is_worth", lambda _count, _least: compiled)
     rows = np.zeros(COMPILED_FROM_ROWS, row_dtype())
     rows.view(np.int32)[:] = np.random.default_rng(1).integers(-(1 << 31), 1 << 31, rows.nbytes // 4)
     rows["features"] = 0

@@ -7,9 +7,10 @@ import pytest
 
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
-from rmqtool.scan import row_columns as module
+from rmqtool.scan import plain_rows as module
 from rmqtool.scan.columns import WIDE, Row, row_dtype
-from rmqtool.scan.row_columns import PlainRows, plain_rows
+from rmqtool.scan.plain_rows import plain_rows
+from rmqtool.scan.row_columns import PlainRows
 from rmqtool.scan.rules import Verdict
 
 COUNT = 100

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rmqtool.scan.row_columns import CHUNK, RowColumnsBuilder, kept_rows
+from rmqtool.scan.plain_rows import CHUNK, RowColumnsBuilder
+from rmqtool.scan.row_columns import kept_rows
 from tests.scan.logs import numbered_rows
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmqtool.engine.reading.unread_files import ReadBy, UnreadFiles
+from rmqtool.findings.finding import Finding, Severity
+from rmqtool.sides.unread import ReadBy, UnreadFiles
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import (
     NextStep,
@@ -18,7 +19,6 @@ from rmqtool.verdict.next_step import (
 )
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, MissingLog
-from rmqtool.verify.catalog.finding import Finding, Severity
 
 LINE, ELSEWHERE = CommandLine("/store"), CommandLine("s3://bucket", is_local=False)
 DAMAGED = Assessment(damaged=1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.verdict.verdict import Assessment, MissingLog, StoreVerdict
 
 UNREAD = UnreadFiles("index", "index", "index files")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from rmqtool.findings.finding import Finding
 from rmqtool.formats import checkpoint, commitlog, index, system_flag
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.store.directory import Settings, survey
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.survey.context import VerifyOptions
 from tests.engine.memory_view import MemoryView
 from tests.verify.stores import verified

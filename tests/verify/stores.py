@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.findings.finding import Finding, Severity
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import StoreView, open_directory
-from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.findings.finding import Finding
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from tests.conftest import Unpacked
 from tests.rocksdb_cases import BY_NAME, CASES, MANIFEST_CUT, NAME, Case

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rmqtool.engine.rules.versions import NEWEST
+from rmqtool.findings.finding import Finding
 from rmqtool.store.source import BytesSource
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.survey.context import Depth, VerifyOptions
 from tests.conftest import Unpacked
 from tests.engine.memory_view import MemoryView, index_file, log_file, made_store, queue_file, record

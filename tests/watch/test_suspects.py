@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.findings.finding import Finding, Severity
 from rmqtool.watch.watcher import LOOKS_MAX, Suspects
 
 

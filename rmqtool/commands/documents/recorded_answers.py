@@ -11,13 +11,13 @@ from rmqtool.commands.options.store import OpenedStore
 from rmqtool.commands.reading import forecast, verify_judgement
 from rmqtool.commands.reading.beside_log import BesideLog
 from rmqtool.engine.rules.versions import EXAMINED
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.options import forecast_options
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import StoreVerdict
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.survey.context import VerifyOptions
 
 if TYPE_CHECKING:

@@ -38,9 +38,10 @@ from rmqtool.commands.repairs.salvage import salvage_planner
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.log_marks import file_times, index_headers
 from rmqtool.engine.reading.summary import StoreSummary, summarize
-from rmqtool.engine.reading.unread_files import ReadBy
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import RmqtoolError, UnreadableError
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.result import Forecast
 from rmqtool.repair.recover.plan import RecoverOptions
 from rmqtool.repair.remaining import READ_AGAIN_MAX
@@ -53,14 +54,13 @@ from rmqtool.report.page.timeline import IndexRange, Times
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat
 from rmqtool.scan.log_digest import LogDigest
+from rmqtool.sides.unread import ReadBy
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions

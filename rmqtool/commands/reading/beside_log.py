@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from rmqtool.commands.options.store import OpenedStore
-from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.verify.catalog.finding import (
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import (
     REBUILD_COMPACTION,
     REBUILD_DELAYS,
     REBUILD_TIMER,
     Finding,
     Severity,
 )
-from rmqtool.verify.catalog.registry import BY_ID
-from rmqtool.verify.files.compaction import compaction_findings
-from rmqtool.verify.files.delays import LEVEL_MISSING, delay_findings
-from rmqtool.verify.files.timers import timer_findings
-from rmqtool.verify.survey.result import Account
+from rmqtool.findings.registry import BY_ID
+from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.sides.compaction import compaction_findings
+from rmqtool.sides.delays import LEVEL_MISSING, delay_findings
+from rmqtool.sides.timer.check import timer_findings
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,12 @@ from rmqtool.compare.manifest_writer import write_manifest
 from rmqtool.compare.metadata import read_metadata
 from rmqtool.compare.result import Comparison, Relation, Side
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare
-from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.errors import UsageError
 from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.diff_screen import diff_lines, difference_text
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.location import StoreLocation, store_location
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step

@@ -36,11 +36,17 @@ from rmqtool.commands.reading.preflight import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.queues.shown_topics import shown_topics
-from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.topic_names import may_be_deleted
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.findings.finding import (
+    REBUILD_COMPACTION,
+    REBUILD_DELAYS,
+    REBUILD_QUEUES,
+    REBUILD_TIMER,
+)
+from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.load import do_topics_prevent_start
 from rmqtool.forecast.options import forecast_options
@@ -51,6 +57,8 @@ from rmqtool.repair.recover.log_steps import TAIL
 from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.scan.log_digest import LogDigest
+from rmqtool.sides.kinds import FORECAST, side_kinds, unread_files
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.checkpoint_file import readable_checkpoint, shows_index
 from rmqtool.store.config.config_json import TOPICS, ConfigFile, ConfigState, named_topics
 from rmqtool.store.config.read_config import read_config
@@ -63,16 +71,7 @@ from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step, step_after_forecast
 from rmqtool.verdict.presence import denied_files, missing_log, reader_command, unreadable_files
 from rmqtool.verdict.verdict import NAMED_MAX, Assessment, StoreVerdict
-from rmqtool.verify.catalog.finding import (
-    REBUILD_COMPACTION,
-    REBUILD_DELAYS,
-    REBUILD_QUEUES,
-    REBUILD_TIMER,
-)
-from rmqtool.verify.catalog.registry import BY_ID
-from rmqtool.verify.files.compaction import COMPACTION_KINDS
 from rmqtool.verify.files.lost_configs import lost_configs
-from rmqtool.verify.files.timers import KINDS, is_timer_checked
 
 ALL: Final = "all"
 _HELD: Final = (
@@ -293,9 +292,7 @@ def _broken_database(store: Store, rules: BrokerRules) -> QueueDatabase | None:
 
 def _looked_at(store: Store, rules: BrokerRules) -> frozenset[FileKind]:
     """Kinds of files beside log, queues and index that a forecast looks at."""
-    kinds = frozenset({FileKind.CONTROLLER, *(KINDS if is_timer_checked(store, rules) else ())})
-    if rules.compaction:
-        kinds |= COMPACTION_KINDS
+    kinds = side_kinds(store, rules, FORECAST)
     second = store.second_database if store.settings.queue_roles is not None else None
     if second is not None and second.is_read:
         kinds |= {FileKind.CONSUMEQUEUE_ROCKSDB}

@@ -36,7 +36,6 @@ from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
-from rmqtool.engine.reading.unread_files import HOLDS_MESSAGES, unread_files
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats.message_id import message_ids
 from rmqtool.quantities import JAVA_LONG_MAX
@@ -45,6 +44,7 @@ from rmqtool.report.names import nearest
 from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
 from rmqtool.report.screens.get_screen import write_answer
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.sides.kinds import HOLDS_MESSAGES, unread_files
 from rmqtool.store.directory import Store
 from rmqtool.store.unproven_sizes import demand_log_file_size
 from rmqtool.verdict.presence import missing_log

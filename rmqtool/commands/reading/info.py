@@ -29,8 +29,9 @@ from rmqtool.commands.reading.judgement import assessment_of, unknown_to_repair
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.log_presence import may_hold_messages
 from rmqtool.engine.reading.summary import Shutdown, StoreSummary, summarize
-from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.errors import RmqtoolError, UnknownSizeError, UnsupportedError
+from rmqtool.findings.finding import REBUILD_DELAYS
+from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.demands import demand_simulated
 from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths
@@ -38,6 +39,8 @@ from rmqtool.repair.machine.undo import last_repair
 from rmqtool.report.screens.info_screen import summary_lines
 from rmqtool.report.text import counted
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
+from rmqtool.sides.kinds import unread_files
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, log_directories
@@ -46,8 +49,6 @@ from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step, undecoded_step
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
-from rmqtool.verify.catalog.finding import REBUILD_DELAYS
-from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.files.log_files import log_file_findings
 from rmqtool.verify.files.lost_configs import lost_configs
 

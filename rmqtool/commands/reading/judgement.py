@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from rmqtool.engine.reading.unread_files import UnreadFiles
-from rmqtool.engine.timers.loaded_timer import timer_files
 from rmqtool.errors import UnknownSizeError
 from rmqtool.repair.recover.log_steps import demand_shown_size
+from rmqtool.sides.timer.loaded import timer_files
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine

@@ -19,6 +19,8 @@ from rmqtool.engine.reading.version_evidence import infer_version
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import BY_ID
 from rmqtool.pipeline.tables.findings_table import StoreCheck
 from rmqtool.pipeline.tables.fleet_findings import check_store
 from rmqtool.pipeline.tables.options import UNREADABLE, UnreadStore
@@ -28,8 +30,6 @@ from rmqtool.store.location import StoreLocation, is_url
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import StoreVerdict
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
 

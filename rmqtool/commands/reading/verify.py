@@ -33,6 +33,8 @@ from rmqtool.commands.reading.verify_fleet import FleetRequest, verify_fleet
 from rmqtool.commands.reading.verify_judgement import exit_code_of, judged, repair_command
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError, WriteError
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import BY_ID, CATALOG
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import Progress
 from rmqtool.report.sarif import sarif_text
@@ -42,8 +44,6 @@ from rmqtool.scan.runner import Runner
 from rmqtool.store.location import StoreLocation, store_location
 from rmqtool.store.source import reason
 from rmqtool.verdict.tally import FindingTally
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import BY_ID, CATALOG
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import Depth, VerifyOptions

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from rmqtool.commands.command_list import COMMANDS
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.reading.judgement import assessment_of, unknown_to_repair
-from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.repair.derived.clean_state import abort_reason
+from rmqtool.sides.kinds import unread_files
 from rmqtool.store.dledger_files import reads_dledger
 from rmqtool.verdict.next_step import NextStep, step_after_verify
 from rmqtool.verdict.verdict import Assessment, StoreVerdict

@@ -13,10 +13,10 @@ import typer
 
 from rmqtool.commands.messages import Messages
 from rmqtool.errors import RefusedError, UnknownSizeError
+from rmqtool.findings.finding import Finding
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.store.directory import Store, survey, with_settings
 from rmqtool.verdict.next_step import NextStep
-from rmqtool.verify.catalog.finding import Finding
 
 Planned = TypeVar("Planned")
 _QUESTIONS: Final = {

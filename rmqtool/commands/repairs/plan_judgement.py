@@ -7,10 +7,13 @@ from typing import Any
 
 from rmqtool.commands.options.store import OpenedStore
 from rmqtool.commands.repairs.consent import stray_file_step
-from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
+from rmqtool.findings.finding import NOT_READABLE_BY_VERSION, SALVAGE, Finding
+from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.report.text import counted
+from rmqtool.sides.kinds import unread_files
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
@@ -18,8 +21,6 @@ from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step, undecode
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
 from rmqtool.verdict.tally import TAIL, FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
-from rmqtool.verify.catalog.finding import NOT_READABLE_BY_VERSION, SALVAGE, Finding
-from rmqtool.verify.catalog.registry import BY_ID
 
 
 def plan_assessment(

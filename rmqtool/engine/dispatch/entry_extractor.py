@@ -22,7 +22,8 @@ from rmqtool.engine.dispatch.queue_entries import (
 )
 from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.memory import THREAD_BYTES, memory_budget
-from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder, dispatched_rows
+from rmqtool.scan.plain_rows import RowColumnsBuilder
+from rmqtool.scan.row_columns import RowColumns, dispatched_rows
 
 ROWS_MAX: Final = 1 << 17
 """Rows of a full chunk; they take 8 MB, their entries about as much."""

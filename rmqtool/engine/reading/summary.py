@@ -14,7 +14,6 @@ from rmqtool.engine.queues.kinds import QueueSource, open_queue, queue_names
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.log_end import LogEnd, find_log_end
 from rmqtool.engine.reading.record import Record, read_record
-from rmqtool.engine.reading.unread_files import has_to_open, unread_configs
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
@@ -22,7 +21,9 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.abort import parse_abort
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.index import HEADER_SIZE, IndexHeader
+from rmqtool.store.config.config_database import read_config_databases
 from rmqtool.store.config.tiered import tiered_root
+from rmqtool.store.databases.rocksdb_files import has_to_open
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories
@@ -131,7 +132,8 @@ def summarize(store: Store, rules: BrokerRules, on_queue: Callable[[Queue], None
 def _undecoded(store: Store) -> Iterator[FileKind]:
     for kind in UNDECODED_KINDS:
         is_read = kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_kind == "rocksdb" and store.are_queues_known
-        is_read |= kind is FileKind.CONFIG_ROCKSDB and not any(unread_configs(store))
+        if kind is FileKind.CONFIG_ROCKSDB and kind in store.files:
+            is_read = all(database.failure is None for database in read_config_databases(store.view))
         is_read |= kind is FileKind.ROCKSDB and not has_to_open(store.view, store.files.get(kind, ()))
         if kind in store.files and not is_read:
             yield kind

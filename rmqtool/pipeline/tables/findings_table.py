@@ -12,11 +12,11 @@ import pyarrow as pa
 from rmqtool.engine.reading.version_evidence import infer_version
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import NEWEST, rules_for
+from rmqtool.findings.finding import Finding
 from rmqtool.pipeline.tables.texts import LIST_TYPE
 from rmqtool.store.directory import Store
 from rmqtool.store.probe_lock import lock_report
 from rmqtool.store.view import DirectoryView
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 

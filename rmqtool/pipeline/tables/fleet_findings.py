@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import NotAStoreError, UnreadableError
+from rmqtool.findings.finding import Finding
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
 from rmqtool.pipeline.tables.column_comments import commented
 from rmqtool.pipeline.tables.findings_table import StoreCheck, finding_row
@@ -28,7 +29,6 @@ from rmqtool.scan.runner import Item, Result
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.remote import without_listing
 from rmqtool.store.view import StoreView
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.split_check import SplitFile
 from rmqtool.verify.run import OnFinding, verify_store
 from rmqtool.verify.summary import Summary

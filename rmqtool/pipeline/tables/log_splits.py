@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from rmqtool.engine.segments.log_position import BLOCK_SIZE, newest_with_data
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import MISSING_LOG_FILE
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile, groups
 from rmqtool.scan.first_time import first_store_time_ms
 from rmqtool.scan.log import (
@@ -35,7 +36,6 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.remote import view_of_files
 from rmqtool.store.view import StoreView
-from rmqtool.verify.catalog.finding import MISSING_LOG_FILE
 
 PART_BYTES: Final = 256 << 20
 """Bytes of a file that one task reads; longer than what it reads twice to prove its seams."""

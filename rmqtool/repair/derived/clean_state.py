@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import (
@@ -28,6 +27,7 @@ from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
+from rmqtool.store.databases.rocksdb_files import is_rocksdb_used
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import Literal, read_range

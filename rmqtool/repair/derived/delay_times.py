@@ -13,11 +13,11 @@ from typing import Final
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.timers.delays import shown_delays
 from rmqtool.errors import RefusedError, UnreadableError, UnsupportedError
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rmqtool.repair.machine.steps import Remove, Step
+from rmqtool.sides.delays import shown_delays
 from rmqtool.store.config.broker_conf import BrokerConf
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, kind_of

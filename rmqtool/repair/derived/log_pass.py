@@ -21,7 +21,14 @@ from rmqtool.engine.dispatch.index_writer import possible_times
 from rmqtool.engine.dispatch.queue_entries import NO_TEXTS, AnyRows, RowBytes, batch_bytes
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import LogPlan, ScanOptions, is_known, map_splits, reader_for, walk_split
-from rmqtool.scan.row_columns import RowColumns, by_name, columns_of, joined_rows, kept_rows, message_rows
+from rmqtool.scan.plain_rows import columns_of
+from rmqtool.scan.row_columns import (
+    RowColumns,
+    by_name,
+    joined_rows,
+    kept_rows,
+    message_rows,
+)
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split, SplitOutcome, splits_of
 from rmqtool.scan.walk import Batch, Walk

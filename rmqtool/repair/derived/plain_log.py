@@ -19,7 +19,6 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from rmqtool.engine.reading.dledger_log import BadRange, LogEntry, read_entries
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.forecast.record_arrays import MovedRecords
@@ -27,6 +26,7 @@ from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MAGIC_BYTES, 
 from rmqtool.formats.dledger import ENTRY_SIZE
 from rmqtool.formats.properties import HALF_TOPIC
 from rmqtool.scan.runner import OnProgress
+from rmqtool.sides.dledger import BadRange, LogEntry, read_entries
 from rmqtool.store.directory import Segment
 from rmqtool.store.dledger_files import DLedgerLog
 from rmqtool.store.file_kinds import segment_name

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
+from rmqtool.findings.finding import Finding
 from rmqtool.forecast.result import Floor
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
 from rmqtool.report.text import counted
@@ -24,7 +25,6 @@ from rmqtool.store.probe_lock import LOCK_NAME
 from rmqtool.store.sink import check_path
 from rmqtool.store.source import reason
 from rmqtool.store.view import StoreView
-from rmqtool.verify.catalog.finding import Finding
 
 ABORT_NAME: Final = "abort"
 OWN_DIRECTORY: Final = ".rmqtool"

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rmqtool.findings.finding import Finding
 from rmqtool.forecast.record_arrays import MovedRecords
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import Step
 from rmqtool.store.directory import Settings
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import Finding
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from contextlib import closing
 from typing import Any, Final
 
 from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.findings.finding import BACKUP_BETTER, Finding
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, ConfigState, config_bytes, named_topics, table_of
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import Literal, read_range
-from rmqtool.verify.catalog.finding import BACKUP_BETTER, Finding
 
 BEYOND = "config.consumer-offset-beyond-queue"
 _FROM_BACKUP: Final = "the backup can be read, the file cannot"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import RefusedError, UnknownSizeError
+from rmqtool.findings.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MAGIC_AT, PHYSICAL_OFFSET_AT
 from rmqtool.formats.queue_name import topic_text
@@ -26,7 +27,6 @@ from rmqtool.store.sink import DirectorySink
 from rmqtool.store.sizes import infer_log_file_size
 from rmqtool.store.source import ByteSource, FilePart, Zeros, read_range, read_salvaging
 from rmqtool.store.view import StoreView
-from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.verify.files.log_files import misnamed_files
 
 MISNAMED: Final = "commitlog.stray-file"

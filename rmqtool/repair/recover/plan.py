@@ -25,6 +25,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UsageError
+from rmqtool.findings.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.derived.build import build
@@ -63,7 +64,6 @@ from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.dledger_files import demand_dledger_data, demand_plain_log
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.verify.files.log_files import log_file_findings
 from rmqtool.verify.match.queue_order import QueueOrder
 from rmqtool.verify.match.removed_messages import MAY_BE_DELETED

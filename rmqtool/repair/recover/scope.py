@@ -10,6 +10,7 @@ import numpy as np
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.topic_names import is_deletable
+from rmqtool.findings.finding import Finding
 from rmqtool.forecast.forecast import scan_begin
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
@@ -20,7 +21,6 @@ from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.index_file import index_headers
 from rmqtool.store.source import read_range
-from rmqtool.verify.catalog.finding import Finding
 
 
 class WindowTooSmall(Exception):  # noqa: N818 - the reason to look again, and no error of this program

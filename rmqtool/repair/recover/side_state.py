@@ -14,6 +14,8 @@ from pathlib import Path
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_TIMER
 from rmqtool.forecast.load import blocking_configs
 from rmqtool.repair.compaction import plan_compaction
 from rmqtool.repair.delays import plan_delays
@@ -24,15 +26,13 @@ from rmqtool.repair.recover.log_steps import over_store
 from rmqtool.repair.timer import plan_timer
 from rmqtool.repair.topics import plan_topics
 from rmqtool.scan.runner import OnProgress
+from rmqtool.sides.compaction import compaction_findings
+from rmqtool.sides.delays import REPEATS, delay_findings
+from rmqtool.sides.timer.check import timer_findings
 from rmqtool.store.config.config_json import DELAY_OFFSETS, TIMER_METRICS, TOPICS
 from rmqtool.store.config.read_config import StoreConfigs, read_config
 from rmqtool.store.directory import Store, survey
-from rmqtool.verify.catalog.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_TIMER
-from rmqtool.verify.files.compaction import compaction_findings
-from rmqtool.verify.files.delays import REPEATS, delay_findings
 from rmqtool.verify.files.lost_configs import lost_configs, topics_without_entry
-from rmqtool.verify.files.timers import timer_findings
-from rmqtool.verify.survey.result import Account
 
 _Part = tuple[Callable[[Store, BrokerRules], bool], Callable[[Path], PlannedRepair]]
 """Whether something is wrong with it, and what plans its repair in a directory for what is built."""

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rmqtool.findings.finding import MISSING_LOG_FILE, Finding
 from rmqtool.repair.recover.log_steps import TAIL, loss_behind, tail_begin
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.rules import FINDING_IDS
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import segment_name
-from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
 from rmqtool.verify.survey.queue_map import Open, QueueMap
 
 RANGES: Final = frozenset(FINDING_IDS.values()) - TAIL

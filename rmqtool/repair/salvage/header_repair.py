@@ -11,6 +11,7 @@ from typing import Final
 from rmqtool.engine.reading.record import Record, SingleRecord, decode_record, read_record
 from rmqtool.engine.segments.log import Log, RecordLocation
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import Finding
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.properties import MULTI_DISPATCH
@@ -20,7 +21,6 @@ from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.salvage.record_repair import MENDED_MAX, with_fields, with_record_crc
 from rmqtool.scan.judge import TopicTable, judge_record
 from rmqtool.scan.rules import Verdict
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.queue_order import MisplacedRecord
 
 DOUBTFUL: Final = "commitlog.doubtful-header"

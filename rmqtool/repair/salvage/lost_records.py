@@ -16,6 +16,7 @@ from rmqtool.engine.reading.record import Record, decode_record
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, MULTI_QUEUE_OFFSET
@@ -29,7 +30,6 @@ from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.match.queue_order import MissingRun
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.queue_pass import QueuePass
-from rmqtool.verify.survey.result import Account
 
 if TYPE_CHECKING:
     from rmqtool.repair.salvage.lost_record import LostRecord

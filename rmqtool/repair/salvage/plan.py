@@ -20,6 +20,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import WriteError
+from rmqtool.findings.finding import Finding, Severity
 from rmqtool.formats.queue_name import topic_text
 from rmqtool.repair.derived.builder import dispatch_settings
 from rmqtool.repair.derived.request import BuildOptions
@@ -46,7 +47,6 @@ from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.dledger_files import demand_dledger_data, demand_plain_log
 from rmqtool.store.source import read_range, reason
-from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.match.queue_order import MisplacedRecord
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions

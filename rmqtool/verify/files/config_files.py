@@ -8,6 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_text
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import (
@@ -27,8 +29,6 @@ from rmqtool.store.config.config_json import (
 from rmqtool.store.config.read_config import read_configs
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import QueueEnd, VerifyContext
 from rmqtool.verify.survey.result import SplitResult
 

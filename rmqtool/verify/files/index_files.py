@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from rmqtool.engine.dispatch.index_writer import holds_no_entry
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import misordered_files, zero_files
 from rmqtool.verify.survey.index_map import IndexMap, IndexPass
 from rmqtool.verify.survey.recall import seen_by
-from rmqtool.verify.survey.result import Account
 
 
 @dataclass

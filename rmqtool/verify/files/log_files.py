@@ -11,6 +11,9 @@ from typing import Final
 
 from rmqtool.engine.reading.log_end import LogTail, log_tail
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import MISSING_LOG_FILE, Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT
 from rmqtool.quantities import OFFSETS_END
@@ -23,9 +26,6 @@ from rmqtool.store.file_kinds import FENCE_NAME, FileKind, is_broker_directory, 
 from rmqtool.store.source import read_range
 from rmqtool.store.unproven_sizes import is_log_file_size_known
 from rmqtool.store.view import Entry, StoreView
-from rmqtool.verify.catalog.finding import MISSING_LOG_FILE, Finding
-from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.result import Account
 
 _LOOKED_AT: Final = 64 << 10
 """Bytes at the start of a file whose records are asked where they lie."""

@@ -23,6 +23,8 @@ from rmqtool.engine.rules.topic_names import (
     is_broker_topic,
 )
 from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.findings.finding import REBUILD_DELAYS, REBUILD_TOPICS, RECOVER, Finding, Severity
+from rmqtool.findings.registry import finding
 from rmqtool.report.text import counted
 from rmqtool.store.config.config_json import (
     CONSUMER_FILTERS,
@@ -43,8 +45,6 @@ from rmqtool.store.config.config_json import (
 )
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
-from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TOPICS, RECOVER, Finding, Severity
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import read_store_configs
 
 _REPAIRS: Final = {DELAY_OFFSETS: REBUILD_DELAYS, TOPICS: REBUILD_TOPICS}

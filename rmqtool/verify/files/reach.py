@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.store.checkpoint_file import shows_index
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.index_map import IndexMap
 from rmqtool.verify.survey.queue_map import OffsetRuns, QueueMap

@@ -14,6 +14,9 @@ from rmqtool.engine.reading.log_presence import may_hold_messages
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Finding, Severity
+from rmqtool.findings.registry import finding
 from rmqtool.formats.checkpoint import (
     CHECKPOINT,
     FIELDS_SIZE,
@@ -21,16 +24,14 @@ from rmqtool.formats.checkpoint import (
     impossible_fields,
     parse_checkpoint,
 )
-from rmqtool.formats.queue_name import topic_text
+from rmqtool.formats.queue_name import topic_text, unsafe_name
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import FileKind, is_java_long
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import Finding, Severity
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.log_files import fences
-from rmqtool.verify.survey.context import VerifyContext, unsafe_name
-from rmqtool.verify.survey.result import Account, SplitResult
+from rmqtool.verify.survey.context import VerifyContext
+from rmqtool.verify.survey.result import SplitResult
 
 CLOCK_MARGIN_MS: Final = 1000
 """A checkpoint may be written by another clock's tick than the record."""

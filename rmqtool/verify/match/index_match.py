@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rmqtool.engine.dispatch.index_entries import KERNEL
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.checkpoint import LATEST_MS
 from rmqtool.formats.index import ENTRY_SIZE, HEADER
 from rmqtool.quantities import JAVA_INT_MAX
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.scan.rules import Verdict
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.log_chunk import ExpectedIndex, RowsLookup, is_message
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.index_map import COMPILED_FROM_ENTRIES, IndexMap, SummedEntries

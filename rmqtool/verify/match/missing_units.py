@@ -19,16 +19,16 @@ from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT_SIZE
-from rmqtool.formats.queue_name import QueueName, TypedQueueKey, topic_text
+from rmqtool.formats.queue_name import QueueName, TypedQueueKey, topic_text, unsafe_name
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.report.text import counted
 from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds
 from rmqtool.store.file_kinds import segment_name
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import units_ahead, units_below
-from rmqtool.verify.survey.context import VerifyContext, unsafe_name
+from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.database_pass import log_end_findings
 from rmqtool.verify.survey.queue_map import QueueMap, Span
 from rmqtool.verify.survey.result import Missing, SplitResult

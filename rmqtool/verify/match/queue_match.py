@@ -19,13 +19,13 @@ from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.multi_dispatch import is_kept_out
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import Finding, Severity
+from rmqtool.findings.registry import finding
 from rmqtool.formats import system_flag
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, EXTENSION_HEAD_SIZE
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, topic_text
 from rmqtool.scan.rules import Verdict
-from rmqtool.verify.catalog.finding import Finding, Severity
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.log_chunk import RowsLookup, is_message
 from rmqtool.verify.match.record_places import RecordPlaces
 from rmqtool.verify.survey.context import VerifyContext

@@ -18,8 +18,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
-from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, topic_text
-from rmqtool.verify.survey.context import unsafe_name
+from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, topic_text, unsafe_name
 
 STRETCHES_MAX: Final = 1 << 20
 """Stretches that are kept; a log that has more of them has no order to learn from."""

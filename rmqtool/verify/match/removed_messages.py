@@ -23,13 +23,13 @@ from rmqtool.engine.rules.topic_names import is_deletable, may_be_deleted
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import TypedQueueKey, topic_bytes, topic_text
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.report.text import counted, size_text
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, consumer_offsets
 from rmqtool.store.config.read_config import read_config
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.result import Missing

@@ -11,6 +11,8 @@ import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import NOT_READABLE_BY_VERSION, Finding, Severity
+from rmqtool.findings.registry import finding
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.commitlog import HEAD_SIZE
 from rmqtool.formats.properties import INNER_BASE
@@ -20,8 +22,6 @@ from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Walk
 from rmqtool.store.source import ByteSource, read_range
-from rmqtool.verify.catalog.finding import NOT_READABLE_BY_VERSION, Finding, Severity
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.flipped_bit import FlippedBit, flipped_bits
 from rmqtool.verify.match.log_chunk import RowsLookup
 from rmqtool.verify.survey.context import REGRESS_MARGIN_MS, VerifyContext

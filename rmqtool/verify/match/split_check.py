@@ -17,6 +17,8 @@ import numpy as np
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.reading.resurrected_tail import resurrected_tail
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import Finding, Severity
+from rmqtool.findings.registry import finding
 from rmqtool.formats import system_flag
 from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -27,8 +29,6 @@ from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.split import Split, SplitOutcome, has_parts, merged_outcome, splits_of
 from rmqtool.scan.walk import Walk
-from rmqtool.verify.catalog.finding import Finding, Severity
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.index_match import IndexMatch
 from rmqtool.verify.match.log_chunk import LogChunk, RowsLookup
 from rmqtool.verify.match.queue_match import QueueFindings, QueueMatch

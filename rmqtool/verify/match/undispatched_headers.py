@@ -13,11 +13,11 @@ from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, queue_key, topic_text
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Store
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import newest_start
 from rmqtool.verify.match.queue_match import name_of
 from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueOrder, QueueRun

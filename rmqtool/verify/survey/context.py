@@ -163,8 +163,3 @@ class RangedMaps(Protocol):
 
 def _into(maps: Mapping[QueueKey, QueueMap], begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
     return maps.into(begin, end) if isinstance(maps, RangedMaps) else iter(maps.items())
-
-
-def unsafe_name(name: str) -> bool:
-    """Whether a topic's name leads anywhere but to a directory of its own."""
-    return name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > 255

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, topic_text
 from rmqtool.formats.rocksdb.queue import UNIT
 from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds
 from rmqtool.store.databases.rocksdb import RocksFailure
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, UnitFile
 
 READ_ROWS: Final = 1 << 18

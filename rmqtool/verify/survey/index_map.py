@@ -19,16 +19,16 @@ import numpy as np
 
 from rmqtool.engine.dispatch.index_entries import KERNEL
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position
 from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.scan.runner import read_ahead
 from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.store.view import Entry
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.queue_map import SAMPLE_EVERY, Array, OffsetRuns, Open, RunsBuilder
-from rmqtool.verify.survey.result import Account
 
 _MASK: Final = (1 << 64) - 1
 

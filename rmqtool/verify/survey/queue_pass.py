@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from rmqtool.engine.queues.loaded_files import NO_UNITS, valid_units_question
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
 from rmqtool.formats.tombstone import are_dead
 from rmqtool.memory import memory_budget
@@ -23,11 +26,8 @@ from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.source import ByteSource, read_salvaging
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, Span, UnitFile
 from rmqtool.verify.survey.recall import Seen, seen_by
-from rmqtool.verify.survey.result import Account
 
 ORDER_MAX: Final = 100
 """Findings about the order of one queue."""

@@ -15,13 +15,14 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from rmqtool.engine.dispatch.placed_messages import QUESTION, QUEUES_MAX
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account, FileAccount
+from rmqtool.findings.finding import Finding
 from rmqtool.scan.log import ScanOptions
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.scan.split import Split
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.queue_map import Open
-from rmqtool.verify.survey.result import Account, FileAccount, SplitResult
+from rmqtool.verify.survey.result import SplitResult
 
 _OF_FILES: Final = frozenset({"store", "options", "queues", "batch_queues", "index"})
 """Fields of a context that the files tell, or that hold more than a split's result depends on."""

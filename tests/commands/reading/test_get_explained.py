@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rmqtool.commands.reading import get_explained
+from rmqtool.findings.finding import Finding
 from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.verify.catalog.finding import Finding
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked

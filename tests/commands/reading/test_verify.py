@@ -16,10 +16,10 @@ import pytest
 import rmqtool
 from rmqtool.commands.reading.verify import FIELDS
 from rmqtool.commands.reading.verify_judgement import repair_command
+from rmqtool.findings.registry import BY_ID, finding
 from rmqtool.report.sarif import sarif_text
 from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.store.location import StoreLocation
-from rmqtool.verify.catalog.registry import BY_ID, finding
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import Ran
 from tests.commands.transcripts import rmqtool as command_line

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.broker.broker import Judge, JudgeError, OpenStore, served_places
+from tests.broker.broker import Judge, OpenStore, served_places
 from tests.broker.files import copy_store
+from tests.broker.program import JudgeError
 
 Place = tuple[str, int, int]
 KEYS_ASKED = 24

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rmqtool.formats.rocksdb.queue import unit_key
-from tests.broker.broker import Judge, JudgeError
+from tests.broker.broker import Judge
 from tests.broker.files import changes, copy_store, snapshot
+from tests.broker.program import JudgeError
 from tests.judge.bases import Base, Truth, numbers_of, settled_read, whole_served
 from tests.judge.case import CHANGES, Case
 from tests.judge.check_forecast import LIGHT, check_forecast, of_the_store

@@ -12,8 +12,9 @@ from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any
 
-from tests.broker.broker import Judge, JudgeError, OpenStore
+from tests.broker.broker import Judge, OpenStore
 from tests.broker.files import copy_store
+from tests.broker.program import JudgeError
 from tests.judge.bases import CLEAN, FILE, KILLED, ROCKSDB, SINCE, STORE_TYPE, Base, Plan, numbers_of
 from tests.judge.lives import plan as acts
 from tests.judge.lives.broker_config import GROUP, QUEUES, BrokerConfig

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.engine.timers.delays import shown_delays
 from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.sides.delays import shown_delays
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool

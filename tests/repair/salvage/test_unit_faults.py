@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.verify.catalog.finding import Severity
+from rmqtool.findings.finding import Severity
 from tests.repair.salvage.standing import astray, gone
 from tests.repair.salvage.test_generated_damage import KINDS_OF_STORES, PLAIN
 from tests.repair.salvage.trial import Healthy, flaws, healthy, overwrite, salvaged

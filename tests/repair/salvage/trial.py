@@ -15,6 +15,7 @@ from typing import Final
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
+from rmqtool.findings.finding import Finding, Severity
 from rmqtool.fixtures.recipe import Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast.forecast import forecast_store
@@ -23,7 +24,6 @@ from rmqtool.repair.derived.request import BuildOptions
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
 from rmqtool.store.directory import Settings, Store, survey
-from rmqtool.verify.catalog.finding import Finding, Severity
 from tests.engine.memory_view import MemoryView
 from tests.fuzz.tiny_recipes import TINY
 from tests.repair.salvage.standing import Content, Standing, astray, content_of, gone

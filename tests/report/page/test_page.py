@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from rmqtool.findings.registry import CATALOG
 from rmqtool.report.page.finding_kinds import FindingKind, FindingKinds
 from rmqtool.report.page.log_picture import DrawnFile, LogPicture
 from rmqtool.report.page.page import PageFacts, page_text
 from rmqtool.report.page.queue_bars import QueueBars
 from rmqtool.report.page.timeline import IndexRange, Times
 from rmqtool.report.text import escaped
-from rmqtool.verify.catalog.registry import CATALOG
 from tests.report.page.html_text import assert_harmless
 
 GIB = 1 << 30

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqtool.findings.finding import Severity
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.store.file_kinds import FENCE_NAME, segment_name
-from rmqtool.verify.catalog.finding import Severity
 from tests.campaign.cases import CASES
 from tests.campaign.command import run
 from tests.store_state import store_state

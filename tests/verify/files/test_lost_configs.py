@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rmqtool.findings.finding import Finding, Severity
 from rmqtool.store.directory import Settings
-from rmqtool.verify.catalog.finding import Finding, Severity
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.golden_stores import broker_names

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rmqtool.engine.dispatch import index_entries
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match import index_match
 from rmqtool.verify.match.log_chunk import ExpectedIndex
 from rmqtool.verify.survey import index_map

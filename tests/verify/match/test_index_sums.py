@@ -11,12 +11,12 @@ import pytest
 
 from benchmarks.stores import write_store
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, entry_position
 from rmqtool.scan.compiled import load_kernel
 from rmqtool.store.directory import survey
 from rmqtool.store.source import FileSource
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 from rmqtool.verify.survey.index_map import IndexMap

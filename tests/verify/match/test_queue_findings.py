@@ -11,11 +11,11 @@ import pytest
 from benchmarks.stores import write_store
 from rmqtool.engine.dispatch.entry_extractor import ROW_BYTES
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.memory import memory_budget
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match import queue_match
 from rmqtool.verify.match.queue_match import QueueFindings
 from rmqtool.verify.run import verify_store

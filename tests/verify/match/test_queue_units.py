@@ -11,11 +11,11 @@ import pytest
 
 from benchmarks.stores import write_store
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_BASE, UNIT, UNIT_SIZE
 from rmqtool.scan.compiled import load_kernel
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.queue_match import QueueMatch
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey import queue_map

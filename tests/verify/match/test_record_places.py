@@ -8,12 +8,12 @@ import pytest
 
 from benchmarks.stores import write_store
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.findings.finding import Finding
 from rmqtool.formats import system_flag
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.scan import compiled
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 from tests.little_memory import little_memory

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rmqtool.engine.rules.versions import NEWEST
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.consumequeue import FILLER_UNIT
-from rmqtool.verify.catalog.finding import Finding
 from tests import life_stores
 from tests.conftest import Unpacked
 from tests.engine.memory_view import log_file, made_store, queue_file, record

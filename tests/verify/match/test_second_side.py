@@ -10,10 +10,10 @@ from typing import Final
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.findings.finding import Finding, Severity
 from rmqtool.formats.rocksdb.queue import DISPATCHED_KEY, offset_key, unit_key
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from tests import golden_stores, life_stores

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
+from rmqtool.findings.finding import Finding
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.split import PART_BYTES, LazySource, has_parts, splits_of, whole_file
 from rmqtool.store.source import BytesSource, FileSource
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match import split_check
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions

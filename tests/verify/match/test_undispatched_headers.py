@@ -11,10 +11,10 @@ from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.findings.registry import finding
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.undispatched_headers import Doubts
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked

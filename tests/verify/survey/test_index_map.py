@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.stores import write_store
+from rmqtool.findings.account import Account
 from rmqtool.repair.machine.digest import BuiltFile
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.survey.index_map import IndexPass
-from rmqtool.verify.survey.result import Account
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.verify.stores import above_note, verified

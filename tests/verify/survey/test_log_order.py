@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from benchmarks import rocksdb_queues
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.findings.finding import Finding
 from rmqtool.formats.rocksdb.queue import unit_key
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey import database_pass, log_order
 from tests.little_memory import FREE_BYTES, little_memory

@@ -17,11 +17,11 @@ from rmqtool.engine.queues.loaded_files import LoadedFiles, UnitsSummary, valid_
 from rmqtool.engine.queues.unit import PLAIN, PLAIN_UNITS
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.findings.finding import Finding
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import survey
 from rmqtool.store.source import FileSource
 from rmqtool.store.view import open_directory
-from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 

@@ -1,0 +1,234 @@
+"""Every kind of side state in one table, and what follows from it: what a command looks at, and what it leaves out.
+
+A further kind is one file in this room, and one row in `SIDES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from rmqtool.engine.reading.log_presence import absent_directories, is_log_missing, places_of_log
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.findings.account import Account
+from rmqtool.findings.finding import Finding
+from rmqtool.scan.log import may_hold_data
+from rmqtool.sides.timer.files import is_timer_checked
+from rmqtool.sides.unread import ReadBy, UnreadFiles, read_by_after
+from rmqtool.store.databases.rocksdb import HOW_TO_INSTALL, is_installed
+from rmqtool.store.databases.rocksdb_files import has_to_open
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind, is_file_of_tool
+from rmqtool.store.view import Entry
+
+VERIFY: Final = "verify"
+FORECAST: Final = "forecast"
+PLANS: Final = "plans of repairs"
+"""The check of a store as a plan leaves it; nobody calls it as a command."""
+
+Check = Callable[[Store, BrokerRules, Account], Iterator[Finding]]
+
+
+class Side(NamedTuple):
+    """State that a broker keeps beside log, queues in files, index and configuration in files.
+
+    Attributes:
+        files: what its files hold, as a part of a sentence, by their kind.
+        readers: who looks into them.
+        is_checked: whether these find something that a broker of a version reads, and can check it.
+        check: imports the check that needs no more than the store; later, for the quick commands ask this table too.
+        holds_messages: whether nobody can say without it that a message is not there.
+    """
+
+    files: Mapping[FileKind, str]
+    readers: tuple[str, ...] = ()
+    is_checked: Callable[[Store, BrokerRules], bool] = lambda _store, _rules: True
+    check: Callable[[], Check] | None = None
+    holds_messages: bool = False
+
+
+def _timer_check() -> Check:
+    from rmqtool.sides.timer.check import timer_findings
+
+    return timer_findings
+
+
+def _compaction_check() -> Check:
+    from rmqtool.sides.compaction import compaction_findings
+
+    return compaction_findings
+
+
+def _dledger_check() -> Check:
+    from rmqtool.sides.dledger import dledger_findings
+
+    return dledger_findings
+
+
+def _controller_check() -> Check:
+    from rmqtool.sides.controller import controller_findings
+
+    return controller_findings
+
+
+def _tiered_check() -> Check:
+    from rmqtool.sides.tiered import tiered_findings
+
+    return tiered_findings
+
+
+SIDES: Final = (
+    Side(
+        {FileKind.CONSUMEQUEUE_ROCKSDB: "queues in RocksDB"},
+        (VERIFY, PLANS),
+        lambda store, _rules: store.second_database is not None and store.second_database.is_read,
+        holds_messages=True,
+    ),
+    Side(
+        {FileKind.ROCKSDB: "index, timers and transactions in RocksDB"},
+        (VERIFY,),
+        lambda _store, rules: rules.rocksdb_side_store,
+        holds_messages=True,
+    ),
+    Side({FileKind.POP_ROCKSDB: "what pop consumers have in RocksDB"}, (VERIFY, "dump --pop")),
+    Side({FileKind.CONFIG_ROCKSDB: "configuration in RocksDB"}),  # each command reads what it needs of it
+    Side(
+        {FileKind.TIMER_WHEEL: "the timer wheel", FileKind.TIMER_LOG: "the timer log"},
+        (VERIFY, FORECAST, PLANS),
+        is_timer_checked,
+        _timer_check,
+    ),
+    Side(
+        {
+            FileKind.COMPACTION_LOG: "the log of compacted topics",
+            FileKind.COMPACTION_QUEUE: "the queues of compacted topics",
+        },
+        (VERIFY, FORECAST, PLANS),
+        lambda _store, rules: rules.compaction,
+        _compaction_check,
+        holds_messages=True,
+    ),
+    Side(
+        {FileKind.DLEDGER: "the log of DLedger"},
+        (VERIFY, PLANS),
+        lambda _store, rules: rules.dledger,
+        _dledger_check,
+        holds_messages=True,
+    ),
+    Side(
+        {FileKind.CONTROLLER: "the files of controller mode"},
+        (VERIFY, FORECAST, PLANS),
+        check=_controller_check,
+    ),
+    Side({FileKind.TIERED: "the tiered store"}, (VERIFY, PLANS), check=_tiered_check, holds_messages=True),
+    Side({FileKind.TRANSACTION: "the transaction table"}),
+)
+HOLDS_MESSAGES: Final = frozenset(
+    {FileKind.COMMITLOG.value, *(kind.value for side in SIDES if side.holds_messages for kind in side.files)}
+)
+"""Kinds, as a person reads them, without which nobody can say that a message is not there."""
+_ROOTS: Final = {
+    "consumequeue": FileKind.CONSUMEQUEUE,
+    "batchconsumequeue": FileKind.BATCH_CONSUMEQUEUE,
+    "index": FileKind.INDEX,
+    "config": FileKind.CONFIG,
+}
+
+
+def side_kinds(store: Store, rules: BrokerRules, reader: str, *, timer: bool = True) -> frozenset[FileKind]:
+    """Kinds of files that `VERIFY`, `FORECAST` or `PLANS` looks at; a running broker changes them."""
+    return frozenset(
+        kind
+        for side in SIDES
+        if reader in side.readers and (timer or FileKind.TIMER_LOG not in side.files) and side.is_checked(store, rules)
+        for kind in side.files
+    )
+
+
+def side_findings(store: Store, rules: BrokerRules, account: Account, kinds: frozenset[FileKind]) -> Iterator[Finding]:
+    """Findings about files of these kinds, side by side."""
+    for side in SIDES:
+        if side.check is not None and kinds.issuperset(side.files):
+            yield from side.check()(store, rules, account)
+
+
+def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator[UnreadFiles]:
+    """What a broker uses and nothing looks at: what is not where it is looked for, or may not be, and kind by kind.
+
+    Files without content are not used.
+
+    Args:
+        looked_at: kinds of side state that the caller reads.
+    """
+    absent = dict.fromkeys(absent_directories(store), "no file of the commit log is there")
+    if is_log_missing(store):
+        absent |= dict.fromkeys(places_of_log(store), "no file of the commit log is there")
+    absent |= {place.path: place.cause for place in store.unread_places if not is_file_of_tool(place.path)}
+    for path, reason in absent.items():
+        root = path.partition("/")[0]
+        is_log = path in store.settings.commitlog_directories or root == "commitlog"
+        kind = FileKind.COMMITLOG if is_log else _ROOTS.get(root, FileKind.UNKNOWN)
+        yield UnreadFiles(path, kind.value, reason)
+    for side in SIDES:
+        for kind, content in side.files.items():
+            is_off = kind in (FileKind.TIMER_WHEEL, FileKind.TIMER_LOG) and not store.settings.runs_timer
+            if kind in store.files and kind not in looked_at and not is_off:
+                yield from (
+                    _unread_configs(store, content)
+                    if kind is FileKind.CONFIG_ROCKSDB
+                    else _unread_directories(store, side, kind, content)
+                )
+
+
+def _unread_configs(store: Store, content: str) -> Iterator[UnreadFiles]:
+    """The databases of configuration that were not read to their end."""
+    from rmqtool.store.config.config_database import read_config_databases
+
+    for database in read_config_databases(store.view):
+        if database.failure is not None:
+            reason, read_by = f"{content}: {database.reason}", read_by_after(database.failure)
+            yield UnreadFiles(database.directory, FileKind.CONFIG_ROCKSDB.value, reason, read_by)
+
+
+def _unread_directories(store: Store, side: Side, kind: FileKind, content: str) -> Iterator[UnreadFiles]:
+    """Directories with files of a kind that a broker uses."""
+    directories: dict[str, list[Entry]] = {}
+    for entry in store.files[kind]:
+        top = entry.path.partition("/")[0] or entry.path.rpartition("/")[0]  # DLedger's data may lie elsewhere
+        directories.setdefault(top, []).append(entry)
+    for path, entries in sorted(directories.items()):
+        database = store.queue_database if kind is FileKind.CONSUMEQUEUE_ROCKSDB else None
+        if database is not None:
+            if path == database.directory and not database.is_read:
+                yield UnreadFiles(path, kind.value, f"{content}: {database.reason}", read_by_after(database.failure))
+        elif (
+            has_to_open(store.view, entries)
+            if "RocksDB" in kind.value
+            else any(may_hold_data(store.view.open, entry.path) for entry in entries)
+        ):
+            yield UnreadFiles(path, kind.value, *_reason(store, side, kind, content))
+
+
+def _reason(store: Store, side: Side, kind: FileKind, content: str) -> tuple[str, ReadBy]:
+    """Why files that are used are not looked at, and what would look at them."""
+    if kind is FileKind.CONSUMEQUEUE_ROCKSDB:
+        if store.queue_kind != "mixed":
+            return f"these consume {content} are not read", ReadBy.BROKER
+        if not is_installed():
+            return f"consume {content}: {HOW_TO_INSTALL}", ReadBy.DRIVER
+        return f"only verify compares these consume {content} with those in files", ReadBy.VERIFY
+    if kind is FileKind.DLEDGER and store.commitlog:
+        return f"only verify looks into {content} beside the plain one", ReadBy.VERIFY
+    commands = [reader for reader in side.readers if reader != PLANS]
+    if not commands:
+        return f"{content} is not decoded", ReadBy.BROKER
+    return f"only {' and '.join(commands)} {'look' if commands[1:] else 'looks'} into {content}", ReadBy.VERIFY
+
+
+def left_out_files(store: Store, kinds: frozenset[FileKind]) -> Iterator[UnreadFiles]:
+    """What is not looked at where files of these kinds are."""
+    yield from unread_files(store, kinds)
+    if FileKind.TIERED in kinds:
+        from rmqtool.sides.tiered import undecoded_tiered
+
+        yield from undecoded_tiered(store)

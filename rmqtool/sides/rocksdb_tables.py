@@ -1,0 +1,299 @@
+"""The tables of `rocksdbstore/`: index, timers and transactions of a broker from 5.4 on, and how they meet the log.
+
+The check sorts the rows of the index by the record that they lead to, in a temporary file, and meets them once with the
+records.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from heapq import merge
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import IO, Any, Final
+
+import numpy as np
+
+from rmqtool.engine.reading.message_places import search_log
+from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.record import Record
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.errors import UnreadableError
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
+from rmqtool.formats.properties import TRANSACTION_ID
+from rmqtool.formats.rocksdb.store import (
+    HOUR_MS,
+    INDEX_FAMILY,
+    LAST_OFFSET,
+    TIMER_FAMILY,
+    TRANSACTION_FAMILY,
+    IndexRow,
+    Mark,
+    Row,
+    TimerRow,
+    TransactionRow,
+    index_texts,
+    parse_row,
+)
+from rmqtool.scan.row_filter import RowFilter
+from rmqtool.sides.unread import ReadBy, UnreadFiles, read_by_after
+from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading
+from rmqtool.store.databases.rocksdb_files import has_to_open
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.view import Entry, StoreView
+
+DIRECTORY: Final = "rocksdbstore"
+TABLES: Final = (INDEX_FAMILY, TIMER_FAMILY, TRANSACTION_FAMILY)
+
+
+@dataclass
+class SideDatabase:
+    """A database that is read by `rows`, after which `failure` says why not to its end.
+
+    Attributes:
+        odd_row_count: rows that mean nothing to a broker; `odd_row` is the first of them, as a sentence.
+    """
+
+    view: StoreView
+    entries: Sequence[Entry]
+    odd_row_count: int = 0
+    odd_row: str = ""
+    failure: RocksFailure | None = None
+    reason: str = ""
+
+    def rows(self, tables: Sequence[str] = TABLES) -> Iterator[tuple[str, Row]]:
+        """All rows with the names of their tables, each table in the order of its keys."""
+        reading = RocksReading(self.view, self.entries)
+        with closing(reading.batches([RocksFamily(name) for name in tables])) as batches:
+            for batch in batches:
+                row = parse_row(batch.family, batch.prefix, batch.values)
+                if row is not None:
+                    yield batch.family, row
+                    continue
+                self.odd_row_count += 1
+                self.odd_row = self.odd_row or f"{batch.family}: key {batch.prefix[:40].hex()}"
+        self.failure, self.reason = reading.failure, reading.reason
+
+    def timer_marks(self) -> dict[str, int]:
+        """How far the timers are, by the names of the keys; none where a broker keeps no timer here."""
+        return {row.name: row.value for _, row in self.rows((TIMER_FAMILY,)) if isinstance(row, Mark)}
+
+    def timers_from(self, due_ms: int) -> Iterator[TimerRow]:
+        """The timers that are due at a time or later; those before were delivered."""
+        for _, row in self.rows((TIMER_FAMILY,)):
+            if isinstance(row, TimerRow) and row.due_timestamp_ms >= due_ms:
+                yield row
+
+
+FINDINGS_MAX: Final = 100
+"""Findings of one kind that are named; the rest is counted in one."""
+_ROLLED_BACK: Final = "rollback"
+_BLOCK_ROWS: Final = 1 << 16
+_RUN_ROWS: Final = 1 << 20
+_MERGED_ROWS: Final = 1 << 10
+_KEPT_ROWS: Final = 1 << 14
+"""Rows of one record that are looked at: a record of 64 KiB of properties has no more keys."""
+_AFTER_ALL: Final = 1 << 63
+
+_IndexColumns = tuple[int, int, int, int]
+_IndexRows = list[_IndexColumns]
+
+
+def _row_type() -> np.dtype[Any]:
+    return np.dtype([("physical_offset", "<i8"), ("digest", "<u8"), ("hour_ms", "<i8"), ("store_timestamp_ms", "<i8")])
+
+
+def _digest(text: bytes) -> int:
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+
+@dataclass
+class SideDatabaseCheck:
+    """One check of `rocksdbstore/`.
+
+    Attributes:
+        failure: why not all of it was read, as a sentence; empty where it was, or a finding says so.
+        read_by: what would read it then.
+    """
+
+    store: Store
+    rules: BrokerRules
+    failure: str = ""
+    read_by: ReadBy = ReadBy.BROKER
+    _last: int | None = None
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a row to check, or a broker may fail to open the database."""
+        return has_to_open(self.store.view, self.store.files.get(FileKind.ROCKSDB, ()))
+
+    @property
+    def left_out(self) -> tuple[UnreadFiles, ...]:
+        """The database where it was not read to its end."""
+        unread = UnreadFiles(DIRECTORY, FileKind.ROCKSDB.value, self.failure, self.read_by)
+        return (unread,) if self.failure else ()
+
+    def findings(self, log: tuple[int, int] | None) -> Iterator[Finding]:
+        """All findings.
+
+        Args:
+            log: where the log begins and ends; None where not all of the log was scanned.
+        """
+        if log is None:
+            self.failure = "index, timers and transactions in RocksDB are compared with a whole log only"
+            return
+        database = SideDatabase(self.store.view, self.store.files.get(FileKind.ROCKSDB, ()))
+        try:
+            with tempfile.TemporaryFile() as file, open_reader(self.store, self.rules) as reader:
+                yield from self._read(database, reader, file, log)
+                if database.failure is None:
+                    yield from self._compare(reader, file, log)
+        except (UnreadableError, OSError) as error:
+            self.failure = str(error)
+        for kind, count in self._counts.items():
+            if count > FINDINGS_MAX:
+                yield finding(kind, DIRECTORY, f"{count - FINDINGS_MAX} more", count=count - FINDINGS_MAX)
+        if database.odd_row_count:
+            text = f"{database.odd_row_count} rows, the first: {database.odd_row}"
+            yield finding("rocksdbstore.odd-row", DIRECTORY, text, count=database.odd_row_count)
+        if database.failure is RocksFailure.DOES_NOT_OPEN:
+            yield finding("rocksdbstore.not-loadable", DIRECTORY, database.reason)
+        elif database.failure is RocksFailure.UNREADABLE:
+            yield finding("rocksdbstore.unreadable", DIRECTORY, database.reason)
+        if database.failure is not None:
+            self.failure = f"index, timers and transactions in RocksDB: {database.reason}"
+            self.read_by = read_by_after(database.failure)
+
+    def _read(self, database: SideDatabase, reader: Reader, file: IO[bytes], log: tuple[int, int]) -> Iterator[Finding]:
+        """Check timers and transactions, and keep the rows of the index."""
+        block: _IndexRows = []
+        for family, row in database.rows():
+            if isinstance(row, IndexRow):
+                block.append((row.physical_offset, _digest(row.text), row.hour_ms, row.store_timestamp_ms))
+            elif isinstance(row, Mark):
+                if family == INDEX_FAMILY and row.name == LAST_OFFSET.decode():
+                    self._last = row.value
+            else:
+                yield from self._of_message(reader, row, log)
+            if len(block) == _BLOCK_ROWS:
+                file.write(np.array(block, _row_type()).tobytes())
+                block.clear()
+        file.write(np.array(block, _row_type()).tobytes())
+        file.flush()
+
+    def _of_message(self, reader: Reader, row: TimerRow | TransactionRow, log: tuple[int, int]) -> Iterator[Finding]:
+        """What is wrong with a row of timers or transactions."""
+        table = "timer" if isinstance(row, TimerRow) else "transaction"
+        if row.physical_offset < log[0]:
+            if table == "transaction":
+                return  # its time for an outcome is over too
+            text = "a timer waits for a message that has left the commit log"
+        else:
+            message = reader.message_at(row.physical_offset) if row.physical_offset < log[1] else None
+            record = message.record if message is not None else None
+            if record is not None and record.size == row.record_size and _is_of(row, record):
+                return
+            text = f"a row of the {table} table leads to no record, or to another one"
+        yield from self._say("rocksdbstore.wrong-row", text, row.physical_offset)
+
+    def _compare(self, reader: Reader, file: IO[bytes], log: tuple[int, int]) -> Iterator[Finding]:
+        """Meet the rows of the index with the records of the log, both in the order of the log."""
+        if self._last is None:
+            return  # no message was indexed here yet
+        groups = _by_record(file)
+        offset, rows, count = next(groups)
+        while offset < log[0]:
+            offset, rows, count = next(groups)
+        first = offset if rows else self._last
+        behind = 0
+        for message in search_log(reader, RowFilter()):
+            record, here = message.record, message.physical_offset
+            while offset < here:
+                yield from self._without_record(offset, count)
+                offset, rows, count = next(groups)
+            known: set[tuple[int, int, int]] = set()
+            if offset == here:
+                known = {row[1:] for row in rows}
+                offset, rows, count = next(groups)
+            expected = _expected(record) if record is not None else set()
+            if known - expected:
+                text = f"{len(known - expected)} rows of the index have keys or times that their message has not"
+                yield from self._say("rocksdbstore.wrong-row", text, here)
+            missing = len(expected - known)
+            if missing and here > self._last:
+                behind += 1
+            elif missing and here >= first:
+                yield from self._say("rocksdbstore.missing-row", f"{missing} keys are not in the index", here)
+        while offset < log[1]:
+            yield from self._without_record(offset, count)
+            offset, rows, count = next(groups)
+        ahead = count + sum(count for _, _, count in groups)
+        yield from self._at_the_end(ahead, behind, log[1])
+
+    def _without_record(self, physical_offset: int, count: int) -> Iterator[Finding]:
+        text = f"{count} rows of the index lead to a place where no record starts"
+        yield from self._say("rocksdbstore.wrong-row", text, physical_offset)
+
+    def _at_the_end(self, ahead: int, behind: int, log_end: int) -> Iterator[Finding]:
+        last = self._last or 0
+        if ahead or last >= log_end:
+            text = f"the index reaches to the record at {last}, {ahead} rows lead past the end of the log at {log_end}"
+            yield finding("rocksdbstore.ahead-of-log", DIRECTORY, text, physical_offset=last, count=max(1, ahead))
+        elif behind:
+            text = f"{behind} messages with keys are after the last one in the index, at {last}"
+            yield finding("rocksdbstore.behind-log", DIRECTORY, text, physical_offset=last, count=behind)
+
+    def _say(self, kind: str, text: str, physical_offset: int) -> Iterator[Finding]:
+        self._counts[kind] += 1
+        if self._counts[kind] <= FINDINGS_MAX:
+            yield finding(kind, DIRECTORY, text, physical_offset=physical_offset)
+
+
+def _by_record(file: IO[bytes]) -> Iterator[tuple[int, _IndexRows, int]]:
+    """Each offset of the log that rows lead to, in order, with the first of its rows and their number.
+
+    At last an offset after all, without rows.
+
+    Runs of rows are sorted in the file and merged as they are read: memory does not grow with the rows.
+    """
+    rows = np.memmap(file, _row_type(), "r+") if file.seek(0, 2) else np.empty(0, _row_type())
+    runs = [rows[at : at + _RUN_ROWS] for at in range(0, len(rows), _RUN_ROWS)]
+    for run in runs:
+        run.sort()
+    for offset, group in groupby(merge(*map(_rows_of, runs)), itemgetter(0)):
+        rest = iter(group)
+        first = list(islice(rest, _KEPT_ROWS))
+        yield offset, first, len(first) + sum(1 for _ in rest)
+    yield _AFTER_ALL, [], 0
+
+
+def _rows_of(run: Any) -> Iterator[_IndexColumns]:
+    for at in range(0, len(run), _MERGED_ROWS):
+        yield from run[at : at + _MERGED_ROWS].tolist()
+
+
+def _expected(record: Record) -> set[tuple[int, int, int]]:
+    """Digest, hour and time of every row that a broker writes for a message."""
+    if record.unique_key is None or record.transaction == _ROLLED_BACK:
+        return set()
+    time = record.store_timestamp_ms
+    keys = tuple(key.encode("utf-8", "replace") for key in record.keys)
+    tag = (record.tags or "").encode("utf-8", "replace")
+    texts = index_texts(record.topic.encode(), keys, tag, record.unique_key.encode("utf-8", "replace"))
+    return {(_digest(text), time - time % HOUR_MS, time) for text in texts}
+
+
+def _is_of(row: TimerRow | TransactionRow, record: Record) -> bool:
+    """Whether a row of timers or transactions is that of the message to which it leads."""
+    if isinstance(row, TimerRow):
+        return (record.unique_key or "").encode("utf-8", "replace") == row.unique_key
+    transaction_id = record.properties.get(TRANSACTION_ID, record.unique_key or "")
+    return transaction_id.encode("utf-8", "replace") == row.transaction_id

@@ -1,0 +1,49 @@
+"""What was not looked at, though a broker uses it, and what would look at it: every result that left it out says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rmqtool.store.databases.rocksdb import RocksFailure
+
+
+class ReadBy(StrEnum):
+    """What would look at files that are not looked at."""
+
+    VERIFY = "verify"
+    DRIVER = "driver"
+    """This command, once the library for RocksDB is installed."""
+    SIZES = "sizes"
+    """This command, once it is told the sizes that nothing in the store shows."""
+    BROKER = "broker"
+    """Nothing of rmqtool."""
+
+
+@dataclass(frozen=True)
+class UnreadFiles:
+    """Files of one kind in one directory of the store.
+
+    Attributes:
+        path: the directory, or the file where it lies in the store's root.
+        kind: as a person reads it.
+        read_by: what would look at them.
+    """
+
+    path: str
+    kind: str
+    reason: str
+    read_by: ReadBy = ReadBy.BROKER
+
+    @property
+    def text(self) -> str:
+        """As a part of a sentence."""
+        return f"{self.path} ({self.reason})"
+
+    def as_json(self) -> dict[str, str]:
+        return {"path": self.path, "kind": self.kind, "reason": self.reason}
+
+
+def read_by_after(failure: RocksFailure | None) -> ReadBy:
+    """What would read a database in RocksDB that was not read to its end."""
+    return ReadBy.DRIVER if failure is RocksFailure.NO_LIBRARY else ReadBy.BROKER

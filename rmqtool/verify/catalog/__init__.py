@@ -1,1 +1,0 @@
-"""The catalog of findings: every id, how severe it is, what a broker does, what repairs it."""
