@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.verify.files.test_tiered import verified
+from tests.sides.test_tiered import verified
 
 from rmqtool.store.config.tiered import METADATA
 from tests.broker.broker import Judge
