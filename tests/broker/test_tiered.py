@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.sides.test_tiered import verified
 
 from rmqtool.store.config.tiered import METADATA
 from tests.broker.broker import Judge
@@ -17,6 +16,7 @@ from tests.broker.toolchain import java_command
 from tests.broker.versions import version_named
 from tests.conftest import Unpacked
 from tests.repair.dledger_stores import records_of
+from tests.sides.test_tiered import verified
 
 PROGRAM = Path(__file__).parent / "programs" / "TieredStore.java"
 TOPIC, COUNT, SEGMENT_SIZE = "TopicTest", 40, 10_000
