@@ -21,12 +21,7 @@ class _Setting(NamedTuple):
     value: bool
     """The one that is not simulated; the other one is the broker's default."""
     effect: str
-    matters: Callable[[Store], bool]
-
-
-def _always(store: Store) -> bool:
-    del store
-    return True
+    matters: Callable[[Store], bool] = lambda _store: True
 
 
 def _has_queue_database(store: Store) -> bool:
@@ -37,32 +32,30 @@ def _has_both_sides(store: Store) -> bool:
     return store.settings.queue_kind == "mixed"
 
 
-def _has_compaction(store: Store) -> bool:
-    return bool(store.files.get(FileKind.COMPACTION_LOG))
-
-
 _SETTINGS: Final = (
     _Setting(
         "duplicationEnable",
         True,
         "a start cuts the log off at the confirmed offset, often all of it",
-        _always,
     ),
-    _Setting("enableControllerMode", True, "a start dispatches and serves to the confirmed offset only", _always),
-    _Setting("indexFileWriteEnable", False, "nothing enters index files", _always),
+    _Setting("enableControllerMode", True, "a start dispatches and serves to the confirmed offset only"),
+    _Setting("indexFileWriteEnable", False, "nothing enters index files"),
     _Setting("enableAcceleratedRecovery", True, "recovery begins where the queues in RocksDB end", _has_queue_database),
     _Setting(
         "useSeparateStorePathForRocksdbCQ", True, "the queues in RocksDB are in another directory", _has_queue_database
     ),
-    _Setting("rocksdbCQSelectiveDoubleWriteEnable", True, "queues are written to both sides for some topics", _always),
-    _Setting("enableCompaction", False, "compacted topics are not loaded", _has_compaction),
+    _Setting("rocksdbCQSelectiveDoubleWriteEnable", True, "queues are written to both sides for some topics"),
+    _Setting(
+        "enableCompaction",
+        False,
+        "compacted topics are not loaded",
+        lambda store: bool(store.files.get(FileKind.COMPACTION_LOG)),
+    ),
 )
-
-
-_TEXTS: Final = (
+_TEXTS: Final[tuple[tuple[str, str, Callable[[Store], bool]], ...]] = (
     ("combineCQLoadingCQTypes", "which sides of the queues are loaded", _has_both_sides),
     ("combineCQMaxExtraSearchCommitLogFiles", "how far back a side of the queues is dispatched again", _has_both_sides),
-    ("configManagerVersion", "topics, groups and consumer offsets may be in another place", _always),
+    ("configManagerVersion", "topics, groups and consumer offsets may be in another place", lambda _store: True),
 )
 """Settings of which no value is simulated."""
 _POSITIVE: Final = {
@@ -79,19 +72,14 @@ NAMED: Final = frozenset((*(one.name for one in _SETTINGS), *(name for name, *_ 
 
 def unsimulated_settings(conf: BrokerConf | None, store: Store) -> Iterator[UnreadFiles]:
     """Each as something that was not looked at."""
-    if conf is None:
-        return
-    for text in (*_switches(conf, store), *_values(conf, store), *_places(conf)):
+    for text in _texts(conf, store) if conf is not None else ():
         yield UnreadFiles("broker.conf", "setting", text)
 
 
-def _switches(conf: BrokerConf, store: Store) -> Iterator[str]:
+def _texts(conf: BrokerConf, store: Store) -> Iterator[str]:
     for setting in _SETTINGS:
         if conf.flag(setting.name) is setting.value and setting.matters(store):
             yield f"{setting.name}={str(setting.value).lower()} is not simulated: {setting.effect}"
-
-
-def _values(conf: BrokerConf, store: Store) -> Iterator[str]:
     for name, effect, matters in _TEXTS:
         if (value := conf.text(name)) is not None and matters(store):
             yield f"{name}={value} is not simulated: {effect}"
@@ -101,10 +89,7 @@ def _values(conf: BrokerConf, store: Store) -> Iterator[str]:
         number = conf.number(name, 64)
         if number is not None and number <= 0:
             yield f"{name}={number} is not simulated: {effect}"
-
-
-def _places(conf: BrokerConf) -> Iterator[str]:
-    """Paths that are not where they seem to be."""
+    # Paths that are not where they seem to be.
     path, root = conf.text("storePathCommitLog"), conf.store_root
     if path is None and root is not None and not conf.reads.log_is_below_root and not _OF_HOMES.match(root):
         yield (

@@ -8,7 +8,7 @@ like. Broker: `CompactionLog#asyncPutMessage`, `CompactionLog.CompactionAppendMe
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
@@ -36,11 +36,11 @@ from rmqtool.store.directory import Segment, Settings, Store
 from rmqtool.store.file_kinds import FileKind, segment_name
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.source import read_range
-from rmqtool.store.view import Entry
 
 LOG_DIRECTORY: Final = "compaction/compactionLog"
 QUEUE_DIRECTORY: Final = "compaction/compactionCq"
 _UNIT: Final = Struct(BATCH_UNIT.struct_code)
+_FIELDS: Final = tuple(field.name for field in BATCH_UNIT.fields)
 _END_UNIT: Final = _UNIT.pack(-1, 0, 0, 0, 0, 0, -1, 0)
 _BLANK: Final = Struct(">ii")
 FILES_MIN: Final = 5
@@ -48,6 +48,10 @@ FILES_MIN: Final = 5
 _COLUMNS: Final = ("queue_offset", "size", "body_length", "tags_code", "store_timestamp_ms")
 _LOG_SETTING: Final = 100 << 20
 _QUEUE_SETTING: Final = 10 << 20
+
+
+_QueueName = tuple[str, str]
+"""Topic and queue id, as their directories have them."""
 
 
 class CompactedMessage(NamedTuple):
@@ -108,17 +112,16 @@ def keyed_messages(
             keys = batch.read_many(places, rows["keys_position"].tolist(), rows["keys_length"].tolist())
             raws = batch.read_many(places, [0] * len(rows), rows["size"].tolist()) if with_raw else [b""] * len(rows)
             for row, key, raw in zip(rows, keys, raws, strict=True):
-                if key.strip():
-                    yield _named(row, chosen[batch.topics[row["topic_number"]]]), _message(row, key, raw)
-
-
-def _named(row: Any, topic: str) -> QueueName:
-    return topic, int(row["queue_id"])
-
-
-def _message(row: Any, key: bytes, raw: bytes) -> CompactedMessage:
-    queue_offset, size, body_length, tags_code, store_timestamp_ms = (int(row[name]) for name in _COLUMNS)
-    return CompactedMessage(queue_offset, size, key, body_length > 0, tags_code, store_timestamp_ms, raw)
+                if not key.strip():
+                    continue
+                name = chosen[batch.topics[row["topic_number"]]], int(row["queue_id"])
+                queue_offset, size, body_length, tags_code, store_timestamp_ms = (
+                    int(row[column]) for column in _COLUMNS
+                )
+                yield (
+                    name,
+                    CompactedMessage(queue_offset, size, key, body_length > 0, tags_code, store_timestamp_ms, raw),
+                )
 
 
 class CompactionWriter:
@@ -135,8 +138,18 @@ class CompactionWriter:
         size = len(message.raw)
         if size + BLANK_SIZE_MIN > self._sizes.log:
             return False
-        if not self._files or not self._has_room(size):
-            self._roll()
+        if self._files:
+            log, queue = self._files
+            has_unit_left = queue.tell() + BATCH_UNIT_SIZE < self._sizes.queue
+            if not has_unit_left or log.tell() + size + BLANK_SIZE_MIN > self._sizes.log:
+                log.write(_BLANK.pack(self._sizes.log - log.tell(), MAGIC_BLANK))
+                queue.write(_END_UNIT)
+                self.close()
+        if not self._files:
+            self._start += self._sizes.log
+            for folder in self._folders:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._files.append((folder / segment_name(self._start)).open("wb"))
         log, queue = self._files
         place = self._start + log.tell()
         log.write(message.raw[:PHYSICAL_OFFSET_AT] + place.to_bytes(8) + message.raw[PHYSICAL_OFFSET_AT + 8 :])
@@ -152,111 +165,55 @@ class CompactionWriter:
             file.close()
         self._files = []
 
-    def _has_room(self, size: int) -> bool:
-        log, queue = self._files
-        return (
-            queue.tell() + BATCH_UNIT_SIZE < self._sizes.queue and log.tell() + size + BLANK_SIZE_MIN <= self._sizes.log
-        )
-
-    def _roll(self) -> None:
-        if self._files:
-            log, queue = self._files
-            log.write(_BLANK.pack(self._sizes.log - log.tell(), MAGIC_BLANK))
-            queue.write(_END_UNIT)
-            self.close()
-        self._start += self._sizes.log
-        for folder in self._folders:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._files.append((folder / segment_name(self._start)).open("wb"))
-
-
-_FIELDS: Final = tuple(field.name for field in BATCH_UNIT.fields)
-_QueueName = tuple[str, str]
-
 
 def compaction_findings(store: Store, rules: BrokerRules, account: Account) -> Iterator[Finding]:
     """All findings about compacted topics, in no order."""
     if not rules.compaction:
         return
-    logs, queues = (_by_queue(store, kind) for kind in (FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE))
-    all_logs = [segment for segments in logs.values() for segment in segments.values()]
-    all_queues = [segment for segments in queues.values() for segment in segments.values()]
-    for segment in (*all_logs, *all_queues):
-        account.file(segment.path, segment.size).checked += segment.size
     sizes = configured_sizes(store.settings)
-    yield from _lengths(all_logs, sizes and sizes.log)
-    yield from _lengths(all_queues, sizes and sizes.queue)
-    served: defaultdict[_QueueName, set[int]] = defaultdict(set)
+    of_kinds: list[dict[_QueueName, dict[int, Segment]]] = []
+    for kind, configured in (
+        (FileKind.COMPACTION_LOG, sizes and sizes.log),
+        (FileKind.COMPACTION_QUEUE, sizes and sizes.queue),
+    ):
+        of_queues: dict[_QueueName, dict[int, Segment]] = {}
+        for entry in sorted(store.files.get(kind, ()), key=lambda entry: int(entry.name)):
+            _, _, topic, queue_id, _ = entry.path.split("/")
+            of_queues.setdefault((topic, queue_id), {})[int(entry.name)] = Segment(entry, int(entry.name))
+        of_kinds.append(of_queues)
+        segments = [segment for of_queue in of_queues.values() for segment in of_queue.values()]
+        size = configured or infer_file_size(segments)
+        for segment in segments:
+            account.file(segment.path, segment.size).checked += segment.size
+            if segment.size != size:
+                text = f"{segment.size} bytes long, {'a broker reads' if configured else 'the others'} {size}"
+                yield finding(
+                    "compaction.wrong-file-size", segment.path, text, length=segment.size,
+                    expected=str(size), found=str(segment.size),
+                )  # fmt: skip
+    logs, queues = of_kinds
+    served: dict[_QueueName, set[int]] = {}
     for name in sorted({*logs, *queues}):
-        yield from _names(name, logs.get(name, {}), queues.get(name, {}))
-        for start, segment in logs.get(name, {}).items():
-            unit_segment = queues.get(name, {}).get(start)
+        log, queue = logs.get(name, {}), queues.get(name, {})
+        # Where the log alone is left, a load makes the queue.
+        for start in sorted(queue.keys() - log.keys()):
+            text = f"no file of this name in {LOG_DIRECTORY}/{'/'.join(name)}"
+            yield finding("compaction.unpaired-file", queue[start].path, text)
+        served[name] = set()
+        for start, segment in log.items():
             try:
-                yield from _file(store, segment, unit_segment, served[name])
+                yield from _file_findings(store, segment, queue.get(start), served[name])
             except UnreadableError as error:
                 yield finding("store.unreadable", segment.path, str(error))
+    all_logs = [segment for of_queue in logs.values() for segment in of_queue.values()]
     try:
         yield from _missing(store, served, infer_file_size(all_logs) if sizes is None else sizes.log)
     except UnreadableError as error:
         yield finding("store.unreadable", LOG_DIRECTORY, str(error))
 
 
-def _by_queue(store: Store, kind: FileKind) -> dict[_QueueName, dict[int, Segment]]:
-    segments: defaultdict[_QueueName, dict[int, Segment]] = defaultdict(dict)
-    for entry in sorted(store.files.get(kind, ()), key=lambda entry: int(entry.name)):
-        segments[_queue_name(entry)][int(entry.name)] = Segment(entry, int(entry.name))
-    return dict(segments)
-
-
-def _queue_name(entry: Entry) -> _QueueName:
-    _, _, topic, queue_id, _ = entry.path.split("/")
-    return topic, queue_id
-
-
-def _lengths(segments: list[Segment], configured: int | None) -> Iterator[Finding]:
-    size = configured or infer_file_size(segments)
-    for segment in segments:
-        if segment.size != size:
-            text = f"{segment.size} bytes long, {'a broker reads' if configured else 'the others'} {size}"
-            yield finding(
-                "compaction.wrong-file-size", segment.path, text, length=segment.size,
-                expected=str(size), found=str(segment.size),
-            )  # fmt: skip
-
-
-def _names(name: _QueueName, logs: dict[int, Segment], queues: dict[int, Segment]) -> Iterator[Finding]:
-    """Each queue file has a file of the log with the same name; where the log alone is left, a load makes the queue."""
-    for start in sorted({*queues} - {*logs}):
-        text = f"no file of this name in {LOG_DIRECTORY}/{'/'.join(name)}"
-        yield finding("compaction.unpaired-file", queues[start].path, text)
-
-
-def _missing(store: Store, served: dict[_QueueName, set[int]], log_file_size: int) -> Iterator[Finding]:
-    """Messages of the commit log that are newer than all of their compacted queue, or the last one of their key."""
-    newer: Counter[_QueueName] = Counter()
-    last_of_key: defaultdict[_QueueName, dict[int, bool]] = defaultdict(dict)
-    names = {
-        topic for topic in compacted_topics(topics(read_config(store.view, TOPICS))) if not unsafe_name(topic)
-    }  # these have findings of their own
-    for (topic, queue_id), message in keyed_messages(store, names, with_raw=False) if names else ():
-        name, offset = (topic, str(queue_id)), message.queue_offset
-        if queue_id < 0 or (log_file_size and message.size + BLANK_SIZE_MIN > log_file_size):
-            continue
-        is_newer = offset > max(served[name], default=-1)
-        newer[name] += is_newer
-        last_of_key[name][hash(message.key)] = message.has_body and not is_newer and offset not in served[name]
-    for name, of_keys in last_of_key.items():
-        count = newer[name] + sum(of_keys.values())
-        if count:
-            text = f"{count} messages of the commit log, {newer[name]} of them newer than all that is here, are missing"
-            yield finding(
-                "compaction.missing-message", f"{LOG_DIRECTORY}/{'/'.join(name)}", text, topic=name[0],
-                queue_id=int(name[1]), count=count,
-            )  # fmt: skip
-
-
-def _file(store: Store, segment: Segment, unit_segment: Segment | None, served: set[int]) -> Iterator[Finding]:
-    """The records of a file, and the units that lead to them.
+def _file_findings(store: Store, segment: Segment, unit_segment: Segment | None, served: set[int]) -> Iterator[Finding]:
+    """Findings about the records of a file, and the units that lead to them.
 
     Args:
         served: gets the queue offsets of the messages that a broker finds.
@@ -274,33 +231,51 @@ def _file(store: Store, segment: Segment, unit_segment: Segment | None, served: 
             rows.append(message_rows(every)[["physical_offset", "size", "queue_offset"]].copy())
     records = {place: (size, offset) for part in rows for place, size, offset in part.tolist()}
     reached = set()
-    for position, unit in _units(store, unit_segment) if unit_segment is not None else ():
-        assert unit_segment is not None
-        place = unit["physical_offset"]
-        expected = (unit["record_size"], unit["base_queue_offset"])
-        reached.add(place)
-        if records.get(place) == expected:
-            served.add(unit["base_queue_offset"])
-        elif place >= 0:  # else the unit that ends a file
-            text = f"leads to {place}, where no record of {expected[0]} bytes with queue offset {expected[1]} is"
-            yield finding(
-                "compaction.wrong-unit", unit_segment.path, text, file_position=position, length=BATCH_UNIT_SIZE,
-                physical_offset=place,
-            )  # fmt: skip
-    missing = np.array(sorted(records.keys() - reached), "i8")
-    if len(missing):
+    if unit_segment is not None:
+        with closing(store.view.open(unit_segment.path)) as source:
+            end = last_data_end(source, 0, source.size)
+            raw = read_range(source, 0, min(-(-end // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE, source.size))
+        for number, values in enumerate(_UNIT.iter_unpack(raw[: len(raw) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE])):
+            unit = dict(zip(_FIELDS, values, strict=True))
+            place, expected = unit["physical_offset"], (unit["record_size"], unit["base_queue_offset"])
+            reached.add(place)
+            if records.get(place) == expected:
+                served.add(unit["base_queue_offset"])
+            elif place >= 0:  # else the unit that ends a file
+                text = f"leads to {place}, where no record of {expected[0]} bytes with queue offset {expected[1]} is"
+                yield finding(
+                    "compaction.wrong-unit", unit_segment.path, text, file_position=number * BATCH_UNIT_SIZE,
+                    length=BATCH_UNIT_SIZE, physical_offset=place,
+                )  # fmt: skip
+    missing = records.keys() - reached
+    if missing:
         text = f"{len(missing)} records that no unit leads to"
         yield finding(
-            "compaction.missing-unit", segment.path, text, file_position=int(missing[0]) - segment.start,
+            "compaction.missing-unit", segment.path, text, file_position=min(missing) - segment.start,
             count=len(missing),
         )  # fmt: skip
 
 
-def _units(store: Store, segment: Segment) -> Iterator[tuple[int, dict[str, int]]]:
-    """The units of a file with their positions, up to the last byte that is not zero."""
-    with closing(store.view.open(segment.path)) as source:
-        end = last_data_end(source, 0, source.size)
-        raw = read_range(source, 0, min(-(-end // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE, source.size))
-    whole = raw[: len(raw) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE]
-    for number, values in enumerate(_UNIT.iter_unpack(whole)):
-        yield number * BATCH_UNIT_SIZE, dict(zip(_FIELDS, values, strict=True))
+def _missing(store: Store, served: Mapping[_QueueName, set[int]], log_file_size: int) -> Iterator[Finding]:
+    """Messages of the commit log that are newer than all of their compacted queue, or the last one of their key."""
+    newest = {name: max(offsets, default=-1) for name, offsets in served.items()}
+    newer: Counter[_QueueName] = Counter()
+    last_of_key: defaultdict[_QueueName, dict[int, bool]] = defaultdict(dict)
+    # Names that lead elsewhere have findings of their own.
+    names = {topic for topic in compacted_topics(topics(read_config(store.view, TOPICS))) if not unsafe_name(topic)}
+    for (topic, queue_id), message in keyed_messages(store, names, with_raw=False) if names else ():
+        name, offset = (topic, str(queue_id)), message.queue_offset
+        if queue_id < 0 or (log_file_size and message.size + BLANK_SIZE_MIN > log_file_size):
+            continue
+        is_newer = offset > newest.get(name, -1)
+        newer[name] += is_newer
+        is_lost = message.has_body and not is_newer and offset not in served.get(name, ())
+        last_of_key[name][hash(message.key)] = is_lost
+    for name, of_keys in last_of_key.items():
+        count = newer[name] + sum(of_keys.values())
+        if count:
+            text = f"{count} messages of the commit log, {newer[name]} of them newer than all that is here, are missing"
+            yield finding(
+                "compaction.missing-message", f"{LOG_DIRECTORY}/{'/'.join(name)}", text, topic=name[0],
+                queue_id=int(name[1]), count=count,
+            )  # fmt: skip

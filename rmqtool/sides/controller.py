@@ -49,9 +49,12 @@ def read_epochs(view: StoreView) -> EpochFiles:
     Raises:
         UnreadableError: a file may not be read, or is too large.
     """
-    own = _read(view, EPOCHS)
-    asks = own is None or (own.problem is not None and not own.prevents_start)
-    return EpochFiles(own, _read(view, BACKUP) if asks else None)
+    raw = read_text_file(view, EPOCHS)
+    own = None if raw is None else parse_epochs(raw)
+    if own is not None and (own.problem is None or own.prevents_start):
+        return EpochFiles(own, None)
+    raw = read_text_file(view, BACKUP)
+    return EpochFiles(own, None if raw is None else parse_epochs(raw))
 
 
 def read_text_file(view: StoreView, path: str) -> bytes | None:
@@ -68,20 +71,15 @@ def read_text_file(view: StoreView, path: str) -> bytes | None:
         return read_range(source, 0, source.size)
 
 
-def _read(view: StoreView, path: str) -> Epochs | None:
-    raw = read_text_file(view, path)
-    return None if raw is None else parse_epochs(raw)
-
-
 def controller_findings(store: Store, rules: BrokerRules, account: Account) -> Iterator[Finding]:
     """All findings about these files but the one that needs the end of the log."""
     del rules  # brokers before 5.0 do not read them
-    paths = [entry.path for entry in store.files.get(FileKind.CONTROLLER, ())]
-    for entry in store.files.get(FileKind.CONTROLLER, ()):
+    entries = store.files.get(FileKind.CONTROLLER, ())
+    for entry in entries:
         account.file(entry.path, entry.size).checked += entry.size
     try:
-        if {EPOCHS, BACKUP} & set(paths):
-            yield from _epochs(store)
+        if any(entry.path in (EPOCHS, BACKUP) for entry in entries):
+            yield from _epoch_findings(read_epochs(store.view))
     except UnreadableError as error:
         yield finding("store.unreadable", EPOCHS, str(error))
     try:
@@ -94,18 +92,16 @@ def controller_findings(store: Store, rules: BrokerRules, account: Account) -> I
         yield finding("controller.identity-broken", IDENTITY, problem)
 
 
-def _epochs(store: Store) -> Iterator[Finding]:
-    files = read_epochs(store.view)
+def _epoch_findings(files: EpochFiles) -> Iterator[Finding]:
     if files.why_not is not None:
         path, _, text = files.why_not.partition(": ")
         yield finding("controller.epochs-not-parsed", path, text)
         return
     problem = "it is missing" if files.own is None else files.own.problem
     if problem is not None:
-        backup = files.backup
-        is_kept = backup is not None and backup.problem is None
-        text = f"{problem}; its backup {'is good' if is_kept else 'is missing' if backup is None else 'is not'}"
-        yield finding("controller.epochs-from-backup" if is_kept else "controller.epochs-lost", EPOCHS, text)
+        is_good = files.backup is not None and files.backup.problem is None
+        text = f"{problem}; its backup {'is good' if is_good else 'is missing' if files.backup is None else 'is not'}"
+        yield finding("controller.epochs-from-backup" if is_good else "controller.epochs-lost", EPOCHS, text)
     for (epoch, start), (next_epoch, next_start) in pairwise(files.used.entries):
         if next_epoch <= epoch or next_start < start:
             text = f"epoch {next_epoch} from {next_start} comes after epoch {epoch} from {start}"

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.queues.queue import Queue
-from rmqtool.engine.queues.unit import QueueUnit
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError, UnsupportedError
@@ -32,11 +31,17 @@ from rmqtool.formats.properties import (
     REAL_TOPIC,
     SCHEDULE_TOPIC,
     UNIQUE_KEY,
-    decode_properties,
 )
 from rmqtool.scan.runner import OnProgress
 from rmqtool.scan.walk import Batch
-from rmqtool.sides.queue_scan import demand_in_queue, intact_messages, queue_units
+from rmqtool.sides.queue_scan import (
+    demand_in_queue,
+    intact_messages,
+    properties_with,
+    queue_units,
+    readable_record,
+    record_at,
+)
 from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
@@ -46,7 +51,11 @@ _MARK: Final = REAL_TOPIC.encode() + b"\x01"
 _QUEUE_ID_DIGITS_MAX: Final = 10
 _SHOWING: Final = 64
 """Units of a level that are asked for its delay."""
-_COLUMNS: Final = ("topic_number", "reconsume_times", "born_timestamp_ms", "body_crc", "store_timestamp_ms")
+_NUMBERS: Final = ("reconsume_times", "born_timestamp_ms", "body_crc")
+LEVEL_MISSING: Final = "config.delay-level-missing"
+REPEATS: Final = "config.delay-offset-behind"
+CRASH_MS: Final = 60_000
+"""A broker writes the offsets every ten seconds and when it stops, so only a crash leaves them a little behind."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +101,8 @@ class DelayLevel:
         return int((before == NOT_DELIVERED).sum())
 
 
-@dataclass
-class _Rows:
-    """What is looked up of a level: a hash of each message's key, 0 where there is none, and where it lies."""
+class _Rows(NamedTuple):
+    """Messages of a level that are looked up: a hash of each one's key, 0 where there is none, and where it lies."""
 
     queue: Queue
     first: int
@@ -117,18 +125,37 @@ def delay_levels(
         UnreadableError: the disk does not give a record.
     """
     stored = delay_offsets(read_config(reader.store.view, DELAY_OFFSETS))
-    numbers = sorted(queue_id for topic, queue_id in reader.queues() if topic == SCHEDULE_TOPIC)
-    queues = [queue for number in numbers if (queue := reader.queue(SCHEDULE_TOPIC, number)).max_queue_offset]
+    queue_ids = sorted(queue_id for topic, queue_id in reader.queues() if topic == SCHEDULE_TOPIC)
+    queues = [queue for number in queue_ids if (queue := reader.queue(SCHEDULE_TOPIC, number)).max_queue_offset]
     if newest_ms is None:
         newest_ms = newest_store_ms(reader)
-    rows = [_rows(reader, queue, stored.get(queue.queue_id + 1), newest_ms, whole=whole) for queue in queues]
-    delivered = _delivered(reader, rows, whole=whole, on_progress=on_progress)
+    levels = []
+    for queue in queues:
+        begin, end = queue.min_queue_offset, queue.max_queue_offset
+        start = min(max(stored.get(queue.queue_id + 1) or 0, begin), end)
+        first = begin if whole else start
+        hashes, positions = array("q"), array("q")
+        skipped = sum(
+            unit.stored_tags_code > newest_ms and unit.physical_offset >= reader.log.minimum
+            for unit in queue_units(queue, begin, start)
+        )
+        for unit in queue_units(queue, first, end):
+            if not whole and unit.stored_tags_code > newest_ms:
+                break  # messages of a level are due in the order of their queue
+            record = record_at(reader, unit.physical_offset) if unit.physical_offset >= reader.log.minimum else None
+            if record is None or record.topic != SCHEDULE_TOPIC:
+                hashes.append(0)  # a broker skips what cannot be read
+            else:
+                numbers = (record.reconsume_times, record.born_timestamp_ms, record.body_crc)
+                hashes.append(_hash(record.properties, numbers))
+            positions.append(unit.physical_offset)
+        levels.append(_Rows(queue, first, skipped, hashes, positions))
     return [
         DelayLevel(
-            row.queue.queue_id + 1, row.queue.min_queue_offset, row.queue.max_queue_offset,
-            stored.get(row.queue.queue_id + 1), row.first, times, row.skipped,
+            rows.queue.queue_id + 1, rows.queue.min_queue_offset, rows.queue.max_queue_offset,
+            stored.get(rows.queue.queue_id + 1), rows.first, delivered_ms, rows.skipped,
         )
-        for row, times in zip(rows, delivered, strict=True)
+        for rows, delivered_ms in zip(levels, _delivered(reader, levels, whole, on_progress), strict=True)
     ]  # fmt: skip
 
 
@@ -143,11 +170,8 @@ def shown_delays(reader: Reader) -> dict[int, int]:
         with suppress(UnreadableError, UnsupportedError):
             queue = reader.queue(SCHEDULE_TOPIC, queue_id)
             end = queue.max_queue_offset
-            for unit in queue_units(queue, max(queue.min_queue_offset, end - _SHOWING), end):
-                message = (
-                    reader.message_at(unit.physical_offset) if unit.physical_offset >= reader.log.minimum else None
-                )
-                record = message.record if message is not None else None
+            for unit in queue_units(queue, end - _SHOWING, end):
+                record = record_at(reader, unit.physical_offset) if unit.physical_offset >= reader.log.minimum else None
                 if record is not None and (record.topic, record.queue_offset) == (SCHEDULE_TOPIC, unit.queue_offset):
                     delays[unit.stored_tags_code - record.store_timestamp_ms] += 1
         for delay_ms, count in delays.most_common(1):
@@ -160,106 +184,63 @@ def newest_store_ms(reader: Reader) -> int:
     """When the last message was stored that is in a queue; 0 where there is none."""
     places = [last for name in reader.queues() if (last := reader.queue(*name).last_record()) is not None]
     for physical_offset, _ in sorted(places, reverse=True)[:8]:
-        with suppress(UnreadableError):
-            message = reader.message_at(physical_offset)
-            if message is not None and message.record is not None:
-                return message.record.store_timestamp_ms
+        record = readable_record(reader, physical_offset)
+        if record is not None:
+            return record.store_timestamp_ms
     return 0
 
 
-def _rows(reader: Reader, queue: Queue, stored: int | None, newest_ms: int, *, whole: bool) -> _Rows:
-    begin, end = queue.min_queue_offset, queue.max_queue_offset
-    start = min(max(stored or 0, begin), end)
-    first = begin if whole else start
-    rows = _Rows(queue, first, 0, array("q"), array("q"))
-    for unit in queue_units(queue, begin, start):
-        rows.skipped += unit.stored_tags_code > newest_ms and unit.physical_offset >= reader.log.minimum
-    for unit in queue_units(queue, first, end):
-        if not whole and unit.stored_tags_code > newest_ms:
-            break  # messages of a level are due in the order of their queue
-        rows.hashes.append(_unit_hash(reader, unit))
-        rows.positions.append(unit.physical_offset)
-    return rows
-
-
-def _unit_hash(reader: Reader, unit: QueueUnit) -> int:
-    """The hash of a message that waits; 0 for one that a broker skips because it cannot be read."""
-    message = reader.message_at(unit.physical_offset) if unit.physical_offset >= reader.log.minimum else None
-    record = message.record if message is not None else None
-    if record is None or record.topic != SCHEDULE_TOPIC:
-        return 0
-    return _hash(record.properties, record.reconsume_times, record.born_timestamp_ms, record.body_crc)
-
-
-def _hash(properties: Mapping[str, str], *numbers: int) -> int:
+def _hash(properties: Mapping[str, str], numbers: tuple[int, ...]) -> int:
+    """The hash of what is the same of a message before and after its delivery; never 0."""
     queue_id = properties.get(REAL_QUEUE_ID, "")
     queue_id = queue_id if queue_id.isascii() and len(queue_id) <= _QUEUE_ID_DIGITS_MAX else ""
     return hash((properties.get(REAL_TOPIC, ""), queue_id, properties.get(UNIQUE_KEY, ""), numbers)) or 1
 
 
 def _delivered(
-    reader: Reader, rows: list[_Rows], *, whole: bool, on_progress: OnProgress | None
+    reader: Reader, levels: list[_Rows], whole: bool, on_progress: OnProgress | None
 ) -> list[NDArray[np.int64]]:
-    """For each row when it was delivered. Of messages with one key the first ones in the log were."""
-    sizes = [len(row.hashes) for row in rows]
-    hashes = np.concatenate([np.empty(0, "i8"), *(np.array(row.hashes, "i8") for row in rows)])
-    positions = np.concatenate([np.empty(0, "i8"), *(np.array(row.positions, "i8") for row in rows)])
+    """For each row of each level when it was delivered. Of messages with one key the first ones in the log were."""
+    hashes = np.concatenate([np.empty(0, "i8"), *(np.array(rows.hashes, "i8") for rows in levels)])
+    positions = np.concatenate([np.empty(0, "i8"), *(np.array(rows.positions, "i8") for rows in levels)])
     times = np.where(hashes == 0, 0, NOT_DELIVERED)
-    order = np.lexsort((positions, hashes))
-    unique, firsts = np.unique(hashes[order], return_index=True)
     if whole or len(hashes):
+        order = np.lexsort((positions, hashes))
+        unique, firsts = np.unique(hashes[order], return_index=True)
+        log_hashes, log_times = array("q"), array("q")
+        sought, ends = set(unique.tolist()), {rows.queue.queue_id: rows.queue.max_queue_offset for rows in levels}
         start = 0 if whole else int(positions.min())
-        log_hashes, log_times = _log_hashes(reader, rows, unique, start, whole, on_progress)
-        log_order = np.lexsort((log_times, log_hashes))
-        log_unique, log_firsts, counts = np.unique(log_hashes[log_order], return_index=True, return_counts=True)
+        for batch, good in intact_messages(reader.store, "delayed messages", start, on_progress):
+            if whole:
+                demand_in_queue(batch, good, SCHEDULE_TOPIC, ends, "the delay offsets")
+            for row_hash, store_ms in _delivered_hashes(batch, good):
+                if row_hash in sought:
+                    log_hashes.append(row_hash)
+                    log_times.append(max(store_ms, 1))
+        log_order = np.lexsort((np.array(log_times, "i8"), np.array(log_hashes, "i8")))
+        sorted_hashes, sorted_times = np.array(log_hashes, "i8")[log_order], np.array(log_times, "i8")[log_order]
+        log_unique, log_firsts, counts = np.unique(sorted_hashes, return_index=True, return_counts=True)
         ranks = np.arange(len(order)) - np.repeat(firsts, np.diff(np.append(firsts, len(order))))
         at = np.searchsorted(log_unique, hashes[order])
         known = at < len(log_unique)
         known[known] = log_unique[at[known]] == hashes[order][known]
         known[known] = ranks[known] < counts[at[known]]
-        times[order[known]] = log_times[log_order][log_firsts[at[known]] + ranks[known]]
-    return np.split(times, np.cumsum(sizes)[:-1]) if rows else []
+        times[order[known]] = sorted_times[log_firsts[at[known]] + ranks[known]]
+    return np.split(times, np.cumsum([len(rows.hashes) for rows in levels])[:-1]) if levels else []
 
 
-def _log_hashes(
-    reader: Reader, rows: list[_Rows], known: NDArray[np.int64], start: int, whole: bool, on_progress: OnProgress | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Hash and store time of messages in the log whose hash is one of those that are looked for."""
-    hashes, times = array("q"), array("q")
-    sought, ends = set(known.tolist()), {row.queue.queue_id: row.queue.max_queue_offset for row in rows}
-    for batch, good in intact_messages(reader.store, "delayed messages", start, on_progress):
-        if whole:
-            demand_in_queue(batch, good, SCHEDULE_TOPIC, ends, "the delay offsets")
-        for row_hash, store_ms in _batch_hashes(batch, good):
-            if row_hash in sought:
-                hashes.append(row_hash)
-                times.append(max(store_ms, 1))
-    return np.array(hashes, "i8"), np.array(times, "i8")
-
-
-def _batch_hashes(batch: Batch, rows: NDArray[Any]) -> Iterator[tuple[int, int]]:
+def _delivered_hashes(batch: Batch, rows: NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Hash and store time of the messages that were delivered under their own topic."""
-    names = {number: decode_java_utf8(raw) for number, raw in enumerate(batch.topics)}
-    waiting = [number for number, name in names.items() if name == SCHEDULE_TOPIC]
+    names = [decode_java_utf8(raw) for raw in batch.topics]
+    waiting = [number for number, name in enumerate(names) if name == SCHEDULE_TOPIC]
     chosen = rows[~np.isin(rows["topic_number"], waiting)]
     if not len(chosen) or not batch.may_hold(_MARK):
         return
-    lengths = chosen["properties_length"].tolist()
-    positions = (chosen["size"] - chosen["properties_length"]).tolist()
-    texts = batch.read_many(chosen["physical_offset"].tolist(), positions, lengths)
-    columns = [chosen[name].tolist() for name in _COLUMNS]
-    for raw, topic_number, *numbers, store_ms in zip(texts, *columns, strict=True):
-        if _MARK not in raw:
-            continue
-        properties = decode_properties(raw)
-        if properties.get(REAL_TOPIC) == names[topic_number]:
-            yield _hash(properties, *numbers), store_ms
-
-
-LEVEL_MISSING: Final = "config.delay-level-missing"
-REPEATS: Final = "config.delay-offset-behind"
-CRASH_MS: Final = 60_000
-"""A broker writes the offsets every ten seconds and when it stops, so only a crash leaves them a little behind."""
+    topics, store_ms = chosen["topic_number"].tolist(), chosen["store_timestamp_ms"].tolist()
+    numbers = list(zip(*(chosen[name].tolist() for name in _NUMBERS), strict=True))
+    for row, properties in properties_with(batch, chosen, _MARK):
+        if properties.get(REAL_TOPIC) == names[topics[row]]:
+            yield _hash(properties, numbers[row]), store_ms[row]
 
 
 def delay_findings(store: Store, rules: BrokerRules, level_count: int | None = None) -> Iterator[Finding]:
@@ -274,35 +255,35 @@ def delay_findings(store: Store, rules: BrokerRules, level_count: int | None = N
         with open_reader(store, rules) as reader:
             newest_ms = newest_store_ms(reader)
             for level in delay_levels(reader, whole=False, newest_ms=newest_ms):
-                yield from _of_level(level, newest_ms, is_clean=not store.has_abort)
-                waiting = level.end - level.start - len(level.delivered_from(level.start))
+                stored = level.stored
+                if stored is not None and stored > level.end:
+                    text = f"level {level.level} is at {stored}, past the end of its queue at {level.end}"
+                    expected = f"at most {level.end}"
+                    yield _at(level, "config.delay-offset-ahead", text, max(1, level.skipped), expected)
+                elif level.skipped:
+                    text = (
+                        f"level {level.level} is at {stored}, after {level.skipped} messages whose time was still to "
+                        "come"
+                    )
+                    yield _at(level, "config.delay-offset-ahead", text, level.skipped)
+                again = level.delivered_from(level.start)
+                if len(again):
+                    is_old = not store.has_abort or newest_ms - int(again.min()) > CRASH_MS
+                    kind = "config.delay-offset-outdated" if is_old else REPEATS
+                    begins = f"is at {stored}" if stored is not None else "has no offset"
+                    text = f"level {level.level} {begins}; messages that were delivered already: {len(again)}"
+                    yield _at(level, kind, text, len(again), str(level.right))
+                waiting = level.end - level.start - len(again)
                 if level_count is not None and level.level > level_count and waiting:
                     text = f"level {level.level} has messages to deliver: {waiting}; levels configured: {level_count}"
-                    yield _at(level, LEVEL_MISSING, text, waiting, None)
+                    yield _at(level, LEVEL_MISSING, text, waiting)
     except UnsupportedError:
         return  # damage of the log, which has findings of its own
     except UnreadableError as error:
         yield finding("store.unreadable", DELAY_OFFSETS, str(error))
 
 
-def _of_level(level: DelayLevel, newest_ms: int, *, is_clean: bool) -> Iterator[Finding]:
-    stored = level.stored
-    if stored is not None and stored > level.end:
-        text = f"level {level.level} is at {stored}, past the end of its queue at {level.end}"
-        yield _at(level, "config.delay-offset-ahead", text, max(1, level.skipped), f"at most {level.end}")
-    elif level.skipped:
-        text = f"level {level.level} is at {stored}, after {level.skipped} messages whose time was still to come"
-        yield _at(level, "config.delay-offset-ahead", text, level.skipped, None)
-    again = level.delivered_from(level.start)
-    if len(again):
-        is_old = is_clean or newest_ms - int(again.min()) > CRASH_MS
-        kind = "config.delay-offset-outdated" if is_old else REPEATS
-        begins = f"is at {stored}" if stored is not None else "has no offset"
-        text = f"level {level.level} {begins}; messages that were delivered already: {len(again)}"
-        yield _at(level, kind, text, len(again), str(level.right))
-
-
-def _at(level: DelayLevel, kind: str, text: str, count: int, expected: str | None) -> Finding:
+def _at(level: DelayLevel, kind: str, text: str, count: int, expected: str | None = None) -> Finding:
     return finding(
         kind, DELAY_OFFSETS, text, topic=SCHEDULE_TOPIC, queue_id=level.level - 1, queue_offset=level.start,
         count=count, expected=expected, found=None if level.stored is None else str(level.stored),

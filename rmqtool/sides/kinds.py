@@ -29,7 +29,7 @@ PLANS: Final = "plans of repairs"
 Check = Callable[[Store, BrokerRules, Account], Iterator[Finding]]
 
 
-class Side(NamedTuple):
+class SideKind(NamedTuple):
     """State that a broker keeps beside log, queues in files, index and configuration in files.
 
     Attributes:
@@ -78,27 +78,27 @@ def _tiered_check() -> Check:
 
 
 SIDES: Final = (
-    Side(
+    SideKind(
         {FileKind.CONSUMEQUEUE_ROCKSDB: "queues in RocksDB"},
         (VERIFY, PLANS),
         lambda store, _rules: store.second_database is not None and store.second_database.is_read,
         holds_messages=True,
     ),
-    Side(
+    SideKind(
         {FileKind.ROCKSDB: "index, timers and transactions in RocksDB"},
         (VERIFY,),
         lambda _store, rules: rules.rocksdb_side_store,
         holds_messages=True,
     ),
-    Side({FileKind.POP_ROCKSDB: "what pop consumers have in RocksDB"}, (VERIFY, "dump --pop")),
-    Side({FileKind.CONFIG_ROCKSDB: "configuration in RocksDB"}),  # each command reads what it needs of it
-    Side(
+    SideKind({FileKind.POP_ROCKSDB: "what pop consumers have in RocksDB"}, (VERIFY, "dump --pop")),
+    SideKind({FileKind.CONFIG_ROCKSDB: "configuration in RocksDB"}),  # each command reads what it needs of it
+    SideKind(
         {FileKind.TIMER_WHEEL: "the timer wheel", FileKind.TIMER_LOG: "the timer log"},
         (VERIFY, FORECAST, PLANS),
         is_timer_checked,
         _timer_check,
     ),
-    Side(
+    SideKind(
         {
             FileKind.COMPACTION_LOG: "the log of compacted topics",
             FileKind.COMPACTION_QUEUE: "the queues of compacted topics",
@@ -108,20 +108,20 @@ SIDES: Final = (
         _compaction_check,
         holds_messages=True,
     ),
-    Side(
+    SideKind(
         {FileKind.DLEDGER: "the log of DLedger"},
         (VERIFY, PLANS),
         lambda _store, rules: rules.dledger,
         _dledger_check,
         holds_messages=True,
     ),
-    Side(
+    SideKind(
         {FileKind.CONTROLLER: "the files of controller mode"},
         (VERIFY, FORECAST, PLANS),
         check=_controller_check,
     ),
-    Side({FileKind.TIERED: "the tiered store"}, (VERIFY, PLANS), check=_tiered_check, holds_messages=True),
-    Side({FileKind.TRANSACTION: "the transaction table"}),
+    SideKind({FileKind.TIERED: "the tiered store"}, (VERIFY, PLANS), check=_tiered_check, holds_messages=True),
+    SideKind({FileKind.TRANSACTION: "the transaction table"}),
 )
 HOLDS_MESSAGES: Final = frozenset(
     {FileKind.COMMITLOG.value, *(kind.value for side in SIDES if side.holds_messages for kind in side.files)}
@@ -190,7 +190,7 @@ def _unread_configs(store: Store, content: str) -> Iterator[UnreadFiles]:
             yield UnreadFiles(database.directory, FileKind.CONFIG_ROCKSDB.value, reason, read_by)
 
 
-def _unread_directories(store: Store, side: Side, kind: FileKind, content: str) -> Iterator[UnreadFiles]:
+def _unread_directories(store: Store, side: SideKind, kind: FileKind, content: str) -> Iterator[UnreadFiles]:
     """Directories with files of a kind that a broker uses."""
     directories: dict[str, list[Entry]] = {}
     for entry in store.files[kind]:
@@ -209,7 +209,7 @@ def _unread_directories(store: Store, side: Side, kind: FileKind, content: str) 
             yield UnreadFiles(path, kind.value, *_reason(store, side, kind, content))
 
 
-def _reason(store: Store, side: Side, kind: FileKind, content: str) -> tuple[str, ReadBy]:
+def _reason(store: Store, side: SideKind, kind: FileKind, content: str) -> tuple[str, ReadBy]:
     """Why files that are used are not looked at, and what would look at them."""
     if kind is FileKind.CONSUMEQUEUE_ROCKSDB:
         if store.queue_kind != "mixed":

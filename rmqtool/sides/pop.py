@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
@@ -34,7 +34,7 @@ from rmqtool.formats.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELIVER_
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.rocksdb.pop import POP_FAMILY, PopKeyRow, parse_pop_key, pop_key
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
-from rmqtool.sides.queue_scan import queue_units
+from rmqtool.sides.queue_scan import queue_units, readable_record
 from rmqtool.sides.unread import ReadBy, UnreadFiles, read_by_after
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
 from rmqtool.store.config.read_config import read_config
@@ -45,10 +45,17 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.view import Entry, StoreView
 
+DIRECTORY: Final = "kvStore"
+"""Of the database."""
+BODY_MAX: Final = 1 << 20
+"""Bytes of a body that are read; a broker writes some hundreds."""
 _SHORT: Final = {name: short for short, name, _, _ in FIELD_DOCS}
 _BITS: Final = 32
 _COUNT_MAX: Final = 127
 _NUMBER_MAX: Final = (1 << 63) - 1
+_DIGITS_MAX: Final = 18
+_WAIT_MS: Final = 2000
+_FINDINGS_MAX: Final = 100
 
 
 class PopKey(NamedTuple):
@@ -63,7 +70,7 @@ class PopKey(NamedTuple):
 
 
 class PopBody(NamedTuple):
-    """A decoded body.
+    """The decoded body of a check point or acknowledgement.
 
     Attributes:
         offsets: queue offsets of the messages of a check point, or of those that are acknowledged.
@@ -87,23 +94,22 @@ def decode_pop_body(tag: str, raw: bytes) -> PopBody:
     # Brokers also read the long names in acknowledgements.
     names = {} if tag == CHECK_POINT else _SHORT
     fields = {names.get(name, name): content for name, content in value.items()} if isinstance(value, dict) else {}
-    texts = [fields.get(name) for name in ("t", "c", "bn")]
-    topic, group, broker = (text if isinstance(text, str) else "" for text in texts)
-    start, popped = _number(fields, "so"), _number(fields, "pt")
+    topic, group, broker = (text if isinstance(text := fields.get(name), str) else "" for name in ("t", "c", "bn"))
+    start, popped = _number(fields.get("so", 0), "so"), _number(fields.get("pt", 0), "pt")
     if not topic or not group:
         raise ValueError("no topic or no consumer group")
-    key = PopKey(topic, group, _number(fields, "q"), start, popped, broker)
+    key = PopKey(topic, group, _number(fields.get("q", 0), "q"), start, popped, broker)
     if tag == ACKNOWLEDGEMENT:
-        return PopBody(key, (_number(fields, "ao"),))
+        return PopBody(key, (_number(fields.get("ao", 0), "ao"),))
     if tag == BATCH_ACKNOWLEDGEMENT:
-        return PopBody(key, tuple(_numbers(fields, "aol")))
-    count, bits, differences = _number(fields, "n"), _number(fields, "bm"), _numbers(fields, "d")
-    differences = differences or list(range(min(count, _COUNT_MAX)))
+        return PopBody(key, tuple(_numbers(fields.get("aol"), "aol")))
+    count, bits = _number(fields.get("n", 0), "n"), _number(fields.get("bm", 0), "bm")
+    differences = _numbers(fields.get("d"), "d") or list(range(min(count, _COUNT_MAX)))
     if not 0 <= count <= min(_COUNT_MAX, len(differences)):
         raise ValueError(f"{count} messages with {len(differences)} queue offsets")
     offsets = tuple(_java_long(start + difference) for difference in differences[:count])
     acknowledged = frozenset(offset for bit, offset in enumerate(offsets) if bit < _BITS and bits >> bit & 1)
-    return PopBody(key, offsets, acknowledged, _java_long(popped + _number(fields, "it")))
+    return PopBody(key, offsets, acknowledged, _java_long(popped + _number(fields.get("it", 0), "it")))
 
 
 def _java_long(value: int) -> int:
@@ -111,23 +117,19 @@ def _java_long(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _number(fields: dict[Any, Any], name: str) -> int:
-    value = fields.get(name, 0)
+def _number(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not -_NUMBER_MAX <= value <= _NUMBER_MAX:
         raise ValueError(f"{name} is not a number")
     return value
 
 
-def _numbers(fields: dict[Any, Any], name: str) -> list[int]:
-    values = fields.get(name) or []
-    return [_number({name: value}, name) for value in (values if isinstance(values, list) else [values])]
-
-
-DIRECTORY: Final = "kvStore"
+def _numbers(values: object, name: str) -> list[int]:
+    """A list of numbers, which may be one number alone."""
+    return [_number(value, name) for value in (values if isinstance(values, list) else [values] if values else [])]
 
 
 class PopRow(NamedTuple):
-    """A message that a consumer received.
+    """A message that a consumer received, as the database has it.
 
     Attributes:
         topic: of the queue that it was received from, which may be a retry topic.
@@ -173,37 +175,28 @@ class PopDatabase:
 
 def parse_pop_row(key: bytes, value: bytes) -> PopRow | None:
     """A row as a broker decodes it; None where it does not, or where it could not find the row by its value again."""
-    parsed = parse_pop_key(key)
     try:
         fields = parse_relaxed_json(value.decode())
     except (UnicodeDecodeError, JsonError):
         return None
-    if parsed is None or not isinstance(fields, dict):
+    if parse_pop_key(key) is None or not isinstance(fields, dict):
         return None
     group, topic = fields.get("groupId"), fields.get("topicId")
     if not isinstance(group, str) or not isinstance(topic, str):
         return None
-    popped, invisible = _row_number(fields, "popTime"), _row_number(fields, "invisibleTime")
-    queue_id, queue_offset = _row_number(fields, "queueId", JAVA_INT_MAX), _row_number(fields, "offset")
-    if popped is None or invisible is None or queue_id is None or queue_offset is None:
-        return None
-    revive_ms = (popped + invisible + JAVA_LONG_MAX + 1) % (2 * JAVA_LONG_MAX + 2) - JAVA_LONG_MAX - 1
+    numbers = []
+    for name in ("queueId", "offset", "popTime", "invisibleTime"):
+        number = fields.get(name, 0)
+        limit = JAVA_INT_MAX if name == "queueId" else JAVA_LONG_MAX
+        if not isinstance(number, int) or isinstance(number, bool) or not -limit - 1 <= number <= limit:
+            return None
+        numbers.append(number)
+    queue_id, queue_offset, popped, invisible = numbers
+    revive_ms = _java_long(popped + invisible)
     names = group.encode("utf-8", "replace"), topic.encode("utf-8", "replace")
     if pop_key(PopKeyRow(revive_ms, *names, queue_id, queue_offset)) != key:
         return None
     return PopRow(topic, queue_id, queue_offset, group, popped, revive_ms)
-
-
-def _row_number(fields: dict[Any, Any], name: str, limit: int = JAVA_LONG_MAX) -> int | None:
-    value = fields.get(name, 0)
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and -limit - 1 <= value <= limit else None
-
-
-_DIGITS_MAX: Final = 18
-_WAIT_MS: Final = 2000
-BODY_MAX: Final = 1 << 20
-"""Bytes of a body that are read; a broker writes some hundreds."""
 
 
 class PopState(StrEnum):
@@ -316,8 +309,8 @@ def read_pop_log(reader: Reader, timers: Iterable[Record]) -> PopLog:
         queue = reader.queue(topic, queue_id)
         # The stored offset is that of the last check point that the broker has handled.
         begin = stored.get((topic, REVIVE_GROUP), {}).get(queue_id, -1) + 1
-        for unit in queue_units(queue, max(begin, queue.min_queue_offset), queue.max_queue_offset):
-            record = _record(reader, unit.physical_offset)
+        for unit in queue_units(queue, begin, queue.max_queue_offset):
+            record = readable_record(reader, unit.physical_offset)
             if record is not None and record.topic == topic:
                 log.add(topic, queue_id, unit.queue_offset, record)
     for record in timers:
@@ -333,12 +326,12 @@ def popped_messages(reader: Reader, log: PopLog) -> Iterator[PoppedMessage]:
     Raises:
         UnreadableError: a file cannot be read.
     """
-    known, stored = set(reader.queues()), consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
+    queues, stored = set(reader.queues()), consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
     for point in sorted(log.check_points.values(), key=lambda point: point.body.revive_timestamp_ms):
         key = point.body.key
         consumed = stored.get((key.topic, key.consumer_group), {}).get(key.queue_id)
         for queue_offset in point.body.offsets:
-            record, state = _held(reader, known, key, queue_offset)
+            record, state = _unacknowledged(reader, queues, key, queue_offset)
             if state is PopState.IN_FLIGHT and (point.revive_topic, point.revive_queue_id) in log.blocked_queues:
                 state = PopState.BLOCKED
             state = PopState.ACKNOWLEDGED if queue_offset in point.acknowledged else state
@@ -351,47 +344,31 @@ def database_messages(reader: Reader, rows: Iterable[PopRow]) -> Iterator[Popped
     Raises:
         UnreadableError: a file cannot be read.
     """
-    known, stored = set(reader.queues()), consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
+    queues, stored = set(reader.queues()), consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
     for row in rows:
         key = PopKey(row.topic, row.consumer_group, row.queue_id, row.queue_offset, row.pop_timestamp_ms, "")
-        record, state = _held(reader, known, key, row.queue_offset)
+        record, state = _unacknowledged(reader, queues, key, row.queue_offset)
         consumed = stored.get((key.topic, key.consumer_group), {}).get(key.queue_id)
         yield PoppedMessage(key, row.revive_timestamp_ms, None, row.queue_offset, state, record, consumed)
 
 
-def _held(
-    reader: Reader, known: Collection[QueueName], key: PopKey, queue_offset: int
+def _unacknowledged(
+    reader: Reader, queues: Collection[QueueName], key: PopKey, queue_offset: int
 ) -> tuple[Record | None, PopState]:
     """A message that was not acknowledged, and what a broker does with it."""
-    record, state = None, PopState.UNREADABLE
-    if (key.topic, key.queue_id) in known:
-        record = _message(reader, key, queue_offset)
-        is_expired = queue_offset < reader.queue(key.topic, key.queue_id).min_queue_offset
-        state = PopState.EXPIRED if is_expired else state
-    return record, PopState.IN_FLIGHT if record is not None else state
-
-
-def _message(reader: Reader, key: PopKey, queue_offset: int) -> Record | None:
+    if (key.topic, key.queue_id) not in queues:
+        return None, PopState.UNREADABLE
     queue = reader.queue(key.topic, key.queue_id)
-    if not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
-        return None
+    if queue_offset < queue.min_queue_offset:
+        return None, PopState.EXPIRED
     unit = next(queue_units(queue, queue_offset, queue_offset + 1), None)
-    return _record(reader, unit.physical_offset) if unit is not None else None
-
-
-def _record(reader: Reader, physical_offset: int) -> Record | None:
-    with suppress(UnreadableError):
-        message = reader.message_at(physical_offset)
-        return message.record if message is not None else None
-    return None
-
-
-_FINDINGS_MAX: Final = 100
+    record = readable_record(reader, unit.physical_offset) if unit is not None else None
+    return record, PopState.UNREADABLE if record is None else PopState.IN_FLIGHT
 
 
 @dataclass
 class PopCheck:
-    """One check of what pop consumers hold.
+    """One check of what pop consumers hold: what stops a broker there, and what has expired.
 
     Attributes:
         failure: why the database was not read to its end, as a sentence; empty where it was, or there is none.
@@ -426,9 +403,23 @@ class PopCheck:
         try:
             with open_reader(self.store, self.rules) as reader:
                 if self.rules.timer and any(topic.startswith(REVIVE_TOPIC) for topic, _ in reader.queues()):
-                    yield from _of_topics(reader)
+                    log = read_pop_log(reader, ())  # what waits in the timer comes to these topics later
+                    for record in log.bad_records[:_FINDINGS_MAX]:
+                        text = "no check point and no acknowledgement"
+                        yield finding(
+                            "pop.bad-record", f"consumequeue/{record.topic}/{record.queue_id}", text,
+                            topic=record.topic, queue_id=record.queue_id, queue_offset=record.queue_offset,
+                            physical_offset=record.place.physical_offset,
+                        )  # fmt: skip
+                    popped = popped_messages(reader, log)
+                    yield from _expired(one for one in popped if one.check_point and log.is_due(one.check_point))
                 if database is not None:
-                    yield from _of_database(reader, database)
+                    yield from _expired(database_messages(reader, database.rows()))
+                    if database.odd_row_count:
+                        text = f"{database.odd_row_count} rows, the first: {database.odd_row}"
+                        yield finding("pop.odd-row", DIRECTORY, text, count=database.odd_row_count)
+                    if database.failure is RocksFailure.DOES_NOT_OPEN:
+                        yield finding("pop.not-loadable", DIRECTORY, database.reason)
         except UnsupportedError as error:  # queues that are not read, which has a finding of its own
             self.failure = str(error) if database is not None else ""
         except UnreadableError as error:
@@ -438,39 +429,8 @@ class PopCheck:
             self.read_by = read_by_after(database.failure)
 
 
-def _of_topics(reader: Reader) -> Iterator[Finding]:
-    # What waits in the timer comes to these topics once its time is over.
-    log = read_pop_log(reader, ())
-    for record in log.bad_records[:_FINDINGS_MAX]:
-        place: dict[str, Any] = {"queue_offset": record.queue_offset}
-        place["physical_offset"] = record.place.physical_offset
-        yield _at("pop.bad-record", "no check point and no acknowledgement", record.topic, record.queue_id, place)
-    expired = Counter(
-        (message.key.topic, message.key.queue_id)
-        for message in popped_messages(reader, log)
-        if message.state is PopState.EXPIRED and message.check_point and log.is_due(message.check_point)
-    )
-    yield from _expired(expired)
-
-
-def _of_database(reader: Reader, database: PopDatabase) -> Iterator[Finding]:
-    expired = Counter(
-        (message.key.topic, message.key.queue_id)
-        for message in database_messages(reader, database.rows())
-        if message.state is PopState.EXPIRED
-    )
-    yield from _expired(expired)
-    if database.odd_row_count:
-        text = f"{database.odd_row_count} rows, the first: {database.odd_row}"
-        yield finding("pop.odd-row", DIRECTORY, text, count=database.odd_row_count)
-    if database.failure is RocksFailure.DOES_NOT_OPEN:
-        yield finding("pop.not-loadable", DIRECTORY, database.reason)
-
-
-def _expired(counts: Counter[tuple[str, int]]) -> Iterator[Finding]:
-    for (topic, queue_id), count in counts.items():
-        yield _at("pop.expired-message", "no consumer acknowledged them", topic, queue_id, {"count": count})
-
-
-def _at(kind: str, text: str, topic: str, queue_id: int, more: dict[str, Any]) -> Finding:
-    return finding(kind, f"consumequeue/{topic}/{queue_id}", text, topic=topic, queue_id=queue_id, **more)
+def _expired(messages: Iterable[PoppedMessage]) -> Iterator[Finding]:
+    expired = (message.key for message in messages if message.state is PopState.EXPIRED)
+    for (topic, queue_id), count in Counter((key.topic, key.queue_id) for key in expired).items():
+        path, text = f"consumequeue/{topic}/{queue_id}", "no consumer acknowledged them"
+        yield finding("pop.expired-message", path, text, topic=topic, queue_id=queue_id, count=count)

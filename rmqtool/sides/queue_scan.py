@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import QueueUnit
+from rmqtool.engine.reading.reader import Reader
+from rmqtool.engine.reading.record import Record
 from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.formats.properties import decode_properties
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
@@ -46,6 +49,23 @@ def queue_units(queue: Queue, start: int, end: int) -> Iterator[QueueUnit]:
             if queue.loaded is None
             else max(following, queue.loaded.next_start(following * queue.unit_size) // queue.unit_size)
         )
+
+
+def record_at(reader: Reader, physical_offset: int) -> Record | None:
+    """The record at a physical offset; None where no message is there.
+
+    Raises:
+        UnreadableError: the disk does not give it.
+    """
+    message = reader.message_at(physical_offset)
+    return message.record if message is not None else None
+
+
+def readable_record(reader: Reader, physical_offset: int) -> Record | None:
+    """The same; None also where the disk does not give it."""
+    with suppress(UnreadableError):
+        return record_at(reader, physical_offset)
+    return None
 
 
 def intact_messages(
@@ -97,3 +117,12 @@ def demand_in_queue(batch: Batch, rows: NDArray[Any], topic: str, ends: Mapping[
             raise UnsupportedError(
                 f"messages of {topic} are missing in its consume queue: run rmqtool recover first, then rebuild {what}"
             )
+
+
+def properties_with(batch: Batch, rows: NDArray[Any], mark: bytes) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """The rows whose properties have a mark in them: their number among the rows, and the properties."""
+    lengths = rows["properties_length"]
+    places = rows["physical_offset"].tolist()
+    for number, raw in enumerate(batch.read_many(places, (rows["size"] - lengths).tolist(), lengths.tolist())):
+        if mark in raw:
+            yield number, decode_properties(raw)

@@ -10,10 +10,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import merge
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import IO, Any, Final
 
@@ -37,11 +37,11 @@ from rmqtool.formats.rocksdb.store import (
     Mark,
     Row,
     TimerRow,
-    TransactionRow,
     index_texts,
     parse_row,
 )
 from rmqtool.scan.row_filter import RowFilter
+from rmqtool.sides.queue_scan import record_at
 from rmqtool.sides.unread import ReadBy, UnreadFiles, read_by_after
 from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading
 from rmqtool.store.databases.rocksdb_files import has_to_open
@@ -51,6 +51,19 @@ from rmqtool.store.view import Entry, StoreView
 
 DIRECTORY: Final = "rocksdbstore"
 TABLES: Final = (INDEX_FAMILY, TIMER_FAMILY, TRANSACTION_FAMILY)
+FINDINGS_MAX: Final = 100
+"""Findings of one kind that are named; the rest is counted in one."""
+_ROLLED_BACK: Final = "rollback"
+_BLOCK_ROWS: Final = 1 << 16
+_RUN_ROWS: Final = 1 << 20
+_MERGED_ROWS: Final = 1 << 10
+_KEPT_ROWS: Final = 1 << 14
+"""Rows of one record that are looked at: a record of 64 KiB of properties has no more keys."""
+_AFTER_ALL: Final = 1 << 63
+_ROW_TYPE: Final = np.dtype(
+    [("physical_offset", "<i8"), ("digest", "<u8"), ("hour_ms", "<i8"), ("store_timestamp_ms", "<i8")]
+)
+_IndexColumns = tuple[int, int, int, int]
 
 
 @dataclass
@@ -92,28 +105,6 @@ class SideDatabase:
                 yield row
 
 
-FINDINGS_MAX: Final = 100
-"""Findings of one kind that are named; the rest is counted in one."""
-_ROLLED_BACK: Final = "rollback"
-_BLOCK_ROWS: Final = 1 << 16
-_RUN_ROWS: Final = 1 << 20
-_MERGED_ROWS: Final = 1 << 10
-_KEPT_ROWS: Final = 1 << 14
-"""Rows of one record that are looked at: a record of 64 KiB of properties has no more keys."""
-_AFTER_ALL: Final = 1 << 63
-
-_IndexColumns = tuple[int, int, int, int]
-_IndexRows = list[_IndexColumns]
-
-
-def _row_type() -> np.dtype[Any]:
-    return np.dtype([("physical_offset", "<i8"), ("digest", "<u8"), ("hour_ms", "<i8"), ("store_timestamp_ms", "<i8")])
-
-
-def _digest(text: bytes) -> int:
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
-
-
 @dataclass
 class SideDatabaseCheck:
     """One check of `rocksdbstore/`.
@@ -127,8 +118,6 @@ class SideDatabaseCheck:
     rules: BrokerRules
     failure: str = ""
     read_by: ReadBy = ReadBy.BROKER
-    _last: int | None = None
-    _counts: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_used(self) -> bool:
@@ -151,14 +140,16 @@ class SideDatabaseCheck:
             self.failure = "index, timers and transactions in RocksDB are compared with a whole log only"
             return
         database = SideDatabase(self.store.view, self.store.files.get(FileKind.ROCKSDB, ()))
+        counts: Counter[str] = Counter()
         try:
             with tempfile.TemporaryFile() as file, open_reader(self.store, self.rules) as reader:
-                yield from self._read(database, reader, file, log)
-                if database.failure is None:
-                    yield from self._compare(reader, file, log)
+                for one in _row_findings(database, reader, file, log):
+                    counts[one.id] += 1
+                    if counts[one.id] <= FINDINGS_MAX:
+                        yield one
         except (UnreadableError, OSError) as error:
             self.failure = str(error)
-        for kind, count in self._counts.items():
+        for kind, count in counts.items():
             if count > FINDINGS_MAX:
                 yield finding(kind, DIRECTORY, f"{count - FINDINGS_MAX} more", count=count - FINDINGS_MAX)
         if database.odd_row_count:
@@ -172,99 +163,96 @@ class SideDatabaseCheck:
             self.failure = f"index, timers and transactions in RocksDB: {database.reason}"
             self.read_by = read_by_after(database.failure)
 
-    def _read(self, database: SideDatabase, reader: Reader, file: IO[bytes], log: tuple[int, int]) -> Iterator[Finding]:
-        """Check timers and transactions, and keep the rows of the index."""
-        block: _IndexRows = []
-        for family, row in database.rows():
-            if isinstance(row, IndexRow):
-                block.append((row.physical_offset, _digest(row.text), row.hour_ms, row.store_timestamp_ms))
-            elif isinstance(row, Mark):
-                if family == INDEX_FAMILY and row.name == LAST_OFFSET.decode():
-                    self._last = row.value
-            else:
-                yield from self._of_message(reader, row, log)
+
+def _row_findings(database: SideDatabase, reader: Reader, file: IO[bytes], log: tuple[int, int]) -> Iterator[Finding]:
+    """Check timers and transactions, then the rows of the index, which meet the records in the order of the log.
+
+    Args:
+        file: is empty, and gets the rows of the index.
+    """
+    log_begin, log_end = log
+    last: int | None = None
+    block: list[_IndexColumns] = []
+    for family, row in database.rows():
+        if isinstance(row, IndexRow):
+            block.append((row.physical_offset, _digest(row.text), row.hour_ms, row.store_timestamp_ms))
             if len(block) == _BLOCK_ROWS:
-                file.write(np.array(block, _row_type()).tobytes())
+                file.write(np.array(block, _ROW_TYPE).tobytes())
                 block.clear()
-        file.write(np.array(block, _row_type()).tobytes())
-        file.flush()
-
-    def _of_message(self, reader: Reader, row: TimerRow | TransactionRow, log: tuple[int, int]) -> Iterator[Finding]:
-        """What is wrong with a row of timers or transactions."""
-        table = "timer" if isinstance(row, TimerRow) else "transaction"
-        if row.physical_offset < log[0]:
-            if table == "transaction":
-                return  # its time for an outcome is over too
-            text = "a timer waits for a message that has left the commit log"
+        elif isinstance(row, Mark):
+            if family == INDEX_FAMILY and row.name == LAST_OFFSET.decode():
+                last = row.value
+        elif row.physical_offset < log_begin:
+            if isinstance(row, TimerRow):  # that of a transaction had its time for an outcome too
+                text = "a timer waits for a message that has left the commit log"
+                yield finding("rocksdbstore.wrong-row", DIRECTORY, text, physical_offset=row.physical_offset)
         else:
-            message = reader.message_at(row.physical_offset) if row.physical_offset < log[1] else None
-            record = message.record if message is not None else None
-            if record is not None and record.size == row.record_size and _is_of(row, record):
-                return
+            record = record_at(reader, row.physical_offset) if row.physical_offset < log_end else None
+            if record is not None and record.size == row.record_size:
+                unique_key = record.unique_key or ""
+                if isinstance(row, TimerRow):
+                    is_own = unique_key.encode("utf-8", "replace") == row.unique_key
+                else:
+                    transaction_id = record.properties.get(TRANSACTION_ID, unique_key)
+                    is_own = transaction_id.encode("utf-8", "replace") == row.transaction_id
+                if is_own:
+                    continue
+            table = "timer" if isinstance(row, TimerRow) else "transaction"
             text = f"a row of the {table} table leads to no record, or to another one"
-        yield from self._say("rocksdbstore.wrong-row", text, row.physical_offset)
-
-    def _compare(self, reader: Reader, file: IO[bytes], log: tuple[int, int]) -> Iterator[Finding]:
-        """Meet the rows of the index with the records of the log, both in the order of the log."""
-        if self._last is None:
-            return  # no message was indexed here yet
-        groups = _by_record(file)
+            yield finding("rocksdbstore.wrong-row", DIRECTORY, text, physical_offset=row.physical_offset)
+    file.write(np.array(block, _ROW_TYPE).tobytes())
+    file.flush()
+    if database.failure is not None or last is None:
+        return  # without a last offset no message was indexed here yet
+    groups = _by_record(file)
+    offset, rows, count = next(groups)
+    while offset < log_begin:
         offset, rows, count = next(groups)
-        while offset < log[0]:
+    first = offset if rows else last
+    behind = 0
+    for message in chain(search_log(reader, RowFilter()), (None,)):
+        here = log_end if message is None else message.physical_offset
+        while offset < here:
+            text = f"{count} rows of the index lead to a place where no record starts"
+            yield finding("rocksdbstore.wrong-row", DIRECTORY, text, physical_offset=offset)
             offset, rows, count = next(groups)
-        first = offset if rows else self._last
-        behind = 0
-        for message in search_log(reader, RowFilter()):
-            record, here = message.record, message.physical_offset
-            while offset < here:
-                yield from self._without_record(offset, count)
-                offset, rows, count = next(groups)
-            known: set[tuple[int, int, int]] = set()
-            if offset == here:
-                known = {row[1:] for row in rows}
-                offset, rows, count = next(groups)
-            expected = _expected(record) if record is not None else set()
-            if known - expected:
-                text = f"{len(known - expected)} rows of the index have keys or times that their message has not"
-                yield from self._say("rocksdbstore.wrong-row", text, here)
-            missing = len(expected - known)
-            if missing and here > self._last:
-                behind += 1
-            elif missing and here >= first:
-                yield from self._say("rocksdbstore.missing-row", f"{missing} keys are not in the index", here)
-        while offset < log[1]:
-            yield from self._without_record(offset, count)
+        if message is None:
+            break
+        known: set[tuple[int, int, int]] = set()
+        if offset == here:
+            known = {row[1:] for row in rows}
             offset, rows, count = next(groups)
-        ahead = count + sum(count for _, _, count in groups)
-        yield from self._at_the_end(ahead, behind, log[1])
-
-    def _without_record(self, physical_offset: int, count: int) -> Iterator[Finding]:
-        text = f"{count} rows of the index lead to a place where no record starts"
-        yield from self._say("rocksdbstore.wrong-row", text, physical_offset)
-
-    def _at_the_end(self, ahead: int, behind: int, log_end: int) -> Iterator[Finding]:
-        last = self._last or 0
-        if ahead or last >= log_end:
-            text = f"the index reaches to the record at {last}, {ahead} rows lead past the end of the log at {log_end}"
-            yield finding("rocksdbstore.ahead-of-log", DIRECTORY, text, physical_offset=last, count=max(1, ahead))
-        elif behind:
-            text = f"{behind} messages with keys are after the last one in the index, at {last}"
-            yield finding("rocksdbstore.behind-log", DIRECTORY, text, physical_offset=last, count=behind)
-
-    def _say(self, kind: str, text: str, physical_offset: int) -> Iterator[Finding]:
-        self._counts[kind] += 1
-        if self._counts[kind] <= FINDINGS_MAX:
-            yield finding(kind, DIRECTORY, text, physical_offset=physical_offset)
+        expected = _expected(message.record) if message.record is not None else set()
+        if known - expected:
+            text = f"{len(known - expected)} rows of the index have keys or times that their message has not"
+            yield finding("rocksdbstore.wrong-row", DIRECTORY, text, physical_offset=here)
+        missing = len(expected - known)
+        if missing and here > last:
+            behind += 1
+        elif missing and here >= first:
+            text = f"{missing} keys are not in the index"
+            yield finding("rocksdbstore.missing-row", DIRECTORY, text, physical_offset=here)
+    ahead = count + sum(count for _, _, count in groups)
+    if ahead or last >= log_end:
+        text = f"the index reaches to the record at {last}, {ahead} rows lead past the end of the log at {log_end}"
+        yield finding("rocksdbstore.ahead-of-log", DIRECTORY, text, physical_offset=last, count=max(1, ahead))
+    elif behind:
+        text = f"{behind} messages with keys are after the last one in the index, at {last}"
+        yield finding("rocksdbstore.behind-log", DIRECTORY, text, physical_offset=last, count=behind)
 
 
-def _by_record(file: IO[bytes]) -> Iterator[tuple[int, _IndexRows, int]]:
+def _digest(text: bytes) -> int:
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+
+def _by_record(file: IO[bytes]) -> Iterator[tuple[int, list[_IndexColumns], int]]:
     """Each offset of the log that rows lead to, in order, with the first of its rows and their number.
 
     At last an offset after all, without rows.
 
     Runs of rows are sorted in the file and merged as they are read: memory does not grow with the rows.
     """
-    rows = np.memmap(file, _row_type(), "r+") if file.seek(0, 2) else np.empty(0, _row_type())
+    rows = np.memmap(file, _ROW_TYPE, "r+") if file.seek(0, 2) else np.empty(0, _ROW_TYPE)
     runs = [rows[at : at + _RUN_ROWS] for at in range(0, len(rows), _RUN_ROWS)]
     for run in runs:
         run.sort()
@@ -289,11 +277,3 @@ def _expected(record: Record) -> set[tuple[int, int, int]]:
     tag = (record.tags or "").encode("utf-8", "replace")
     texts = index_texts(record.topic.encode(), keys, tag, record.unique_key.encode("utf-8", "replace"))
     return {(_digest(text), time - time % HOUR_MS, time) for text in texts}
-
-
-def _is_of(row: TimerRow | TransactionRow, record: Record) -> bool:
-    """Whether a row of timers or transactions is that of the message to which it leads."""
-    if isinstance(row, TimerRow):
-        return (record.unique_key or "").encode("utf-8", "replace") == row.unique_key
-    transaction_id = record.properties.get(TRANSACTION_ID, record.unique_key or "")
-    return transaction_id.encode("utf-8", "replace") == row.transaction_id

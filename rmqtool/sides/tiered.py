@@ -6,7 +6,7 @@ Broker: `FlatAppendFile#recover`, `FlatCommitLogFile`, `FlatConsumeQueueFile`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from struct import Struct
@@ -29,8 +29,6 @@ from rmqtool.store.source import read_range
 
 _UNIT: Final = Struct(UNIT.struct_code)
 _BLOCK: Final = 4096 * UNIT_SIZE
-_Records = dict[int, tuple[int, int]]
-"""Size and queue offset of records, by their places."""
 
 
 def tiered_findings(store: Store, rules: BrokerRules, account: Account) -> Iterator[Finding]:
@@ -49,40 +47,25 @@ def tiered_findings(store: Store, rules: BrokerRules, account: Account) -> Itera
     for segment in sorted(tiered.segments, key=lambda segment: segment.start):
         by_owner[segment.owner].append(segment)
     for segments in by_owner.values():
-        yield from _of_queue(store, segments)
+        records: dict[int, tuple[int, int]] = {}
+        """Size and queue offset, by place in the log."""
+        walked: list[tuple[int, int]] = []
+        for segment in segments:
+            length = -1 if segment.entry is None else segment.entry.size
+            if length < segment.size and (segment.size or segment.entry is not None):
+                kind = "tiered.missing-segment" if segment.entry is None else "tiered.short-segment"
+                state = "is missing" if length < 0 else f"has {length}"
+                text = f"the metadata counts {segment.size} bytes, the file {state}"
+                yield finding(kind, segment.path, text, physical_offset=segment.start)
+            if segment.entry is not None and segment.kind == "COMMIT_LOG":
+                walked.append((segment.start, segment.start + segment.entry.size))
+                yield from _record_findings(store, segment, records)
+        for segment in segments:
+            if segment.entry is not None and segment.kind == "CONSUME_QUEUE":
+                yield from _unit_findings(store, segment, records, walked)
 
 
-def undecoded_tiered(store: Store) -> Iterator[UnreadFiles]:
-    """What of a tiered store is not looked at here."""
-    tiered = read_tiered(store.view)
-    kind = FileKind.TIERED.value
-    if tiered.segments and tiered.root is None:
-        yield UnreadFiles(METADATA, kind, "the segments of the tiered store are not in the store's directory")
-    has_index = any(segment.kind == "INDEX" for segment in tiered.segments)
-    if has_index or any(entry.path.startswith(f"{INDEX}/") for entry in store.files.get(FileKind.TIERED, ())):
-        yield UnreadFiles(INDEX, kind, "the index of the tiered store is not decoded")
-
-
-def _of_queue(store: Store, segments: list[TieredSegment]) -> Iterator[Finding]:
-    records: _Records = {}
-    walked: list[tuple[int, int]] = []
-    for segment in segments:
-        length = -1 if segment.entry is None else segment.entry.size
-        if length < segment.size and (segment.size or segment.entry is not None):
-            kind = "tiered.missing-segment" if segment.entry is None else "tiered.short-segment"
-            text = (
-                f"the metadata counts {segment.size} bytes, the file {'is missing' if length < 0 else f'has {length}'}"
-            )
-            yield finding(kind, segment.path, text, physical_offset=segment.start)
-        if segment.entry is not None and segment.kind == "COMMIT_LOG":
-            walked.append((segment.start, segment.start + segment.entry.size))
-            yield from _records_of(store, segment, records)
-    for segment in segments:
-        if segment.entry is not None and segment.kind == "CONSUME_QUEUE":
-            yield from _units_of(store, segment, records, walked)
-
-
-def _records_of(store: Store, segment: TieredSegment, records: _Records) -> Iterator[Finding]:
+def _record_findings(store: Store, segment: TieredSegment, records: dict[int, tuple[int, int]]) -> Iterator[Finding]:
     """Findings about a segment with records; what is good is entered."""
     try:
         file = LogFile(partial(store.view.open, segment.path), segment.start)
@@ -104,11 +87,10 @@ def _records_of(store: Store, segment: TieredSegment, records: _Records) -> Iter
         yield finding("store.unreadable", segment.path, str(error))
 
 
-def _units_of(
-    store: Store, segment: TieredSegment, records: _Records, walked: list[tuple[int, int]]
+def _unit_findings(
+    store: Store, segment: TieredSegment, records: Mapping[int, tuple[int, int]], walked: list[tuple[int, int]]
 ) -> Iterator[Finding]:
     """Units that lead to no record, in what is left of the log."""
-    assert segment.entry is not None
     try:
         with closing(store.view.open(segment.path)) as source:
             end = source.size // UNIT_SIZE * UNIT_SIZE
@@ -127,3 +109,14 @@ def _units_of(
                     )  # fmt: skip
     except UnreadableError as error:
         yield finding("store.unreadable", segment.path, str(error))
+
+
+def undecoded_tiered(store: Store) -> Iterator[UnreadFiles]:
+    """What of a tiered store is not looked at here."""
+    tiered = read_tiered(store.view)
+    kind = FileKind.TIERED.value
+    if tiered.segments and tiered.root is None:
+        yield UnreadFiles(METADATA, kind, "the segments of the tiered store are not in the store's directory")
+    has_index = any(segment.kind == "INDEX" for segment in tiered.segments)
+    if has_index or any(entry.path.startswith(f"{INDEX}/") for entry in store.files.get(FileKind.TIERED, ())):
+        yield UnreadFiles(INDEX, kind, "the index of the tiered store is not decoded")

@@ -6,11 +6,11 @@ Broker: `TransactionalMessageBridge#putHalfMessage`, `#fetchConsumeOffset`, `Tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from rmqtool.formats.queue_name import QueueKey
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
-from rmqtool.sides.queue_scan import queue_units
+from rmqtool.sides.queue_scan import queue_units, readable_record
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
@@ -37,6 +37,7 @@ BODY_MAX: Final = 1 << 20
 """Bytes of an operation record that are read; a broker writes a few kilobytes."""
 _DIGITS_MAX: Final = 18
 _TAG: Final = "d"
+_FINDINGS_MAX: Final = 100
 
 
 class HalfState(StrEnum):
@@ -79,12 +80,14 @@ class Operations:
 def next_offsets(reader: Reader) -> tuple[int, int]:
     """The queue offsets in both topics, half messages first, at which a broker continues."""
     stored = consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
-    starts = [stored.get((topic, GROUP), {}).get(0, -1) for topic in (HALF_TOPIC, OPERATION_TOPIC)]
-    queues = [reader.queue(HALF_TOPIC, 0), reader.queue(OPERATION_TOPIC, 0)]
     half, operation = (
-        queue.min_queue_offset if at < 0 else at for at, queue in zip(starts, queues, strict=True)
-    )  # fmt: skip
-    return half, operation
+        stored.get((HALF_TOPIC, GROUP), {}).get(0, -1),
+        stored.get((OPERATION_TOPIC, GROUP), {}).get(0, -1),
+    )
+    return (
+        half if half >= 0 else reader.queue(HALF_TOPIC, 0).min_queue_offset,
+        operation if operation >= 0 else reader.queue(OPERATION_TOPIC, 0).min_queue_offset,
+    )
 
 
 def half_messages(reader: Reader) -> Iterator[HalfMessage]:
@@ -98,14 +101,19 @@ def half_messages(reader: Reader) -> Iterator[HalfMessage]:
         return
     ended = read_operations(reader, 0).ended
     next_half, _ = next_offsets(reader)
-    committed = committed_halves(reader, dict(not_ended(reader, ended, next_half)))
+    committed = committed_halves(reader, not_ended(reader, ended, next_half))
     queue = reader.queue(HALF_TOPIC, 0)
     for unit in queue_units(queue, queue.min_queue_offset, queue.max_queue_offset):
         operation = ended.get(unit.queue_offset)
-        state = HalfState.COMMITTED if unit.queue_offset in committed else HalfState.OPEN
-        if operation is not None or unit.queue_offset < next_half:
-            state = HalfState.PASSED if operation is None else HalfState.ENDED
-        record = _record(reader, HALF_TOPIC, unit.queue_offset, unit.physical_offset)
+        if operation is not None:
+            state = HalfState.ENDED
+        elif unit.queue_offset < next_half:
+            state = HalfState.PASSED
+        else:
+            state = HalfState.COMMITTED if unit.queue_offset in committed else HalfState.OPEN
+        record = readable_record(reader, unit.physical_offset)
+        if record is not None and (record.topic, record.queue_offset) != (HALF_TOPIC, unit.queue_offset):
+            record = None
         yield HalfMessage(unit.queue_offset, unit.physical_offset, record, operation, state)
 
 
@@ -115,9 +123,11 @@ def read_operations(reader: Reader, begin: int) -> Operations:
     if (OPERATION_TOPIC, 0) not in reader.queues():
         return operations
     queue = reader.queue(OPERATION_TOPIC, 0)
-    for unit in queue_units(queue, max(begin, queue.min_queue_offset), queue.max_queue_offset):
-        record = _record(reader, OPERATION_TOPIC, unit.queue_offset, unit.physical_offset)
-        if record is None or not record.body_crc_ok or record.prepared_transaction_offset == TOMBSTONE:
+    for unit in queue_units(queue, begin, queue.max_queue_offset):
+        record = readable_record(reader, unit.physical_offset)
+        if record is None or (record.topic, record.queue_offset) != (OPERATION_TOPIC, unit.queue_offset):
+            continue
+        if not record.body_crc_ok or record.prepared_transaction_offset == TOMBSTONE:
             continue
         texts = [text for text in record.body(BODY_MAX).split(b",") if text.isdigit() and len(text) <= _DIGITS_MAX]
         if record.tags != _TAG or not texts:
@@ -128,15 +138,14 @@ def read_operations(reader: Reader, begin: int) -> Operations:
     return operations
 
 
-def not_ended(reader: Reader, ended: dict[int, int], begin: int) -> Iterator[tuple[int, int]]:
-    """Queue offset and physical offset of the half messages that a broker asks about."""
+def not_ended(reader: Reader, ended: Container[int], begin: int) -> dict[int, int]:
+    """Physical offsets of the half messages that a broker asks about, by their queue offsets."""
     queue = reader.queue(HALF_TOPIC, 0)
-    for unit in queue_units(queue, max(begin, queue.min_queue_offset), queue.max_queue_offset):
-        if unit.queue_offset not in ended:
-            yield unit.queue_offset, unit.physical_offset
+    units = queue_units(queue, begin, queue.max_queue_offset)
+    return {unit.queue_offset: unit.physical_offset for unit in units if unit.queue_offset not in ended}
 
 
-def committed_halves(reader: Reader, halves: dict[int, int]) -> set[int]:
+def committed_halves(reader: Reader, halves: Mapping[int, int]) -> set[int]:
     """Those of half messages, physical offset by queue offset, whose committed message is in the log."""
     if not halves:
         return set()
@@ -150,19 +159,6 @@ def committed_halves(reader: Reader, halves: dict[int, int]) -> set[int]:
             prepared = rows["prepared_transaction_offset"][is_commit]
             committed.update(prepared[np.isin(prepared, sought)].tolist())
     return {queue_offset for queue_offset, physical_offset in halves.items() if physical_offset in committed}
-
-
-def _record(reader: Reader, topic: str, queue_offset: int, physical_offset: int) -> Record | None:
-    """The record of a unit; None where it cannot be read or is another one."""
-    with suppress(UnreadableError):
-        message = reader.message_at(physical_offset)
-        record = message.record if message is not None else None
-        if record is not None and (record.topic, record.queue_offset) == (topic, queue_offset):
-            return record
-    return None
-
-
-_FINDINGS_MAX: Final = 100
 
 
 def transaction_findings(
@@ -187,21 +183,22 @@ def transaction_findings(
             if ahead:
                 text = f"names half message {min(ahead)}, but their queue ends at {end}"
                 first = min(ahead.values())
-                yield _at("transaction.operation-ahead", text, OPERATION_TOPIC, first, count=len(ahead))
+                yield _at("transaction.operation-ahead", text, OPERATION_TOPIC, first, len(ahead))
             gone = max(0, begin - next_half) - sum(next_half <= half < begin for half in operations.ended)
             if gone > 0:
                 text = f"a broker continues at {next_half}, the first half message that is left is {begin}"
-                yield _at("transaction.expired-half", text, HALF_TOPIC, next_half, count=gone)
-            asked = dict(not_ended(reader, operations.ended, next_half))
+                yield _at("transaction.expired-half", text, HALF_TOPIC, next_half, gone)
+            asked = not_ended(reader, operations.ended, next_half)
             committed = committed_halves(reader, asked)
             if committed:
                 text = f"their messages are in the log; half messages without an operation record: {len(asked)}"
-                yield _at("transaction.committed-half", text, HALF_TOPIC, min(committed), count=len(committed))
+                yield _at("transaction.committed-half", text, HALF_TOPIC, min(committed), len(committed))
     except UnsupportedError:
         return  # queues that are not read, which has a finding of its own
     except UnreadableError as error:
         yield finding("store.unreadable", f"consumequeue/{HALF_TOPIC}", str(error))
 
 
-def _at(kind: str, text: str, topic: str, queue_offset: int, **more: Any) -> Finding:
-    return finding(kind, f"consumequeue/{topic}/0", text, topic=topic, queue_id=0, queue_offset=queue_offset, **more)
+def _at(kind: str, text: str, topic: str, queue_offset: int, count: int = 1) -> Finding:
+    path = f"consumequeue/{topic}/0"
+    return finding(kind, path, text, topic=topic, queue_id=0, queue_offset=queue_offset, count=count)

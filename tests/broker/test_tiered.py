@@ -16,7 +16,7 @@ from tests.broker.toolchain import java_command
 from tests.broker.versions import version_named
 from tests.conftest import Unpacked
 from tests.repair.dledger_stores import records_of
-from tests.verify.survey.test_log_order import verified
+from tests.sides.test_tiered import verified
 
 PROGRAM = Path(__file__).parent / "programs" / "TieredStore.java"
 TOPIC, COUNT, SEGMENT_SIZE = "TopicTest", 40, 10_000

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.sides.kinds import unread_files
+from rmqtool.engine.rules.versions import rules_for
+from rmqtool.sides.kinds import FORECAST, SIDES, side_kinds, unread_files
+from rmqtool.sides.unread import ReadBy
 from rmqtool.store.directory import survey
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import open_directory
 from tests.repair.small_stores import small_store
 
@@ -37,3 +40,24 @@ def test_files_that_are_used_are_named(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     assert kinds_of(store) == ([] if expected is None else [expected])
+
+
+def test_what_reads_the_files_is_named_once(tmp_path: Path) -> None:
+    store = small_store(tmp_path / "store")
+    (store / "epochFileCheckpoint").write_bytes(b"1\n")
+    (store / "transaction").mkdir()
+    (store / "transaction/redolog").write_bytes(b"x")
+    surveyed = survey(open_directory(store))
+    reasons = {files.kind: (files.reason, files.read_by) for files in unread_files(surveyed)}
+    assert reasons == {
+        "controller mode": ("only verify and forecast look into the files of controller mode", ReadBy.VERIFY),
+        "transaction table": ("the transaction table is not decoded", ReadBy.BROKER),
+    }
+    kinds = side_kinds(surveyed, rules_for("4.9.7"), FORECAST)
+    assert kinds == {FileKind.CONTROLLER}
+    assert [files.kind for files in unread_files(surveyed, kinds)] == ["transaction table"]
+
+
+def test_no_kind_of_file_has_two_rows() -> None:
+    kinds = [kind for side in SIDES for kind in side.files]
+    assert len(kinds) == len(set(kinds))

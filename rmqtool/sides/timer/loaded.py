@@ -6,7 +6,7 @@ Broker: `TimerMessageStore#recover`, `#recoverAndRevise`, `#reviseQueueOffset`, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -91,7 +91,12 @@ def timer_files(store: Store) -> TimerFiles:
     if check_entry is not None:
         with closing(store.view.open(check_entry.path)) as source:
             check = parse_check(read_range(source, 0, CHECK_SIZE))
-    wheel, flushed_position = _wheel(store, check.flushed_position)
+    wheels = {entry.name: entry for entry in store.files.get(FileKind.TIMER_WHEEL, ())}
+    snapshots = {int(number): wheels[name] for name in wheels if (number := name.partition(".")[2]).isdigit()}
+    wheel, flushed_position = wheels.get(WHEEL), check.flushed_position
+    if snapshots:
+        flushed_position = max(snapshots)
+        wheel = snapshots[flushed_position]
     size = store.settings.timer_log_file_size or infer_file_size(log) or DEFAULT_LOG_FILE_SIZE
     return TimerFiles(wheel, log, size, check, check_entry, flushed_position)
 
@@ -179,9 +184,10 @@ def load_timer(files: TimerFiles, reader: Reader, queue: Queue) -> LoadedTimer:
         with closing(view.open(files.wheel.path)) as source:
             slots = {slot.number: LoadedSlot(slot.due_tick, slot.last_position) for slot in read_slots(source)}
     start = max(0, files.flushed_position - (files.log_file_size if files.log else 0))
+    first_file = max((number for number, segment in enumerate(files.log) if segment.start <= start), default=0)
     log_end, last = files.start, None
     recent = []
-    for segment in _from(files.log, start):
+    for segment in files.log[first_file:]:
         log_end = segment.start
         is_cut = False
         with closing(view.open(segment.path)) as source:
@@ -197,7 +203,14 @@ def load_timer(files: TimerFiles, reader: Reader, queue: Queue) -> LoadedTimer:
                 is_cut = log_end < segment.end
         if is_cut:
             break
-    precision_ms = _precision_ms(recent, slots)
+    # Milliseconds of a tick: the number that makes most slots those of their last units.
+    due_by_position = {position: due_ms for due_ms, position in recent}
+    votes: Counter[int] = Counter()
+    for slot in slots.values():
+        due = due_by_position.get(slot.last_position)
+        if due and slot.due_tick > 0 and due % slot.due_tick == 0:
+            votes[due // slot.due_tick] += 1
+    precision_ms = votes.most_common(1)[0][0] if votes else DEFAULT_PRECISION_MS
     for due_ms, position in recent:
         tick = due_ms // precision_ms
         slots[tick % SLOT_COUNT] = LoadedSlot(tick, position)
@@ -231,30 +244,3 @@ def timer_queue(reader: Reader) -> Queue:
         UnreadableError: a file of it cannot be read.
     """
     return reader.queue(TIMER_TOPIC, 0)
-
-
-def _wheel(store: Store, flushed_position: int) -> tuple[Entry | None, int]:
-    """The wheel that a load reads, and where the log was flushed to when it was written."""
-    wheels = {entry.name: entry for entry in store.files.get(FileKind.TIMER_WHEEL, ())}
-    snapshots = [int(name.partition(".")[2]) for name in wheels if name.partition(".")[2].isdigit()]
-    if not snapshots:
-        return wheels.get(WHEEL), flushed_position
-    newest = max(snapshots)
-    return next(entry for name, entry in wheels.items() if name.partition(".")[2] == str(newest)), newest
-
-
-def _from(log: tuple[Segment, ...], position: int) -> Iterator[Segment]:
-    """The files from the one that holds a position on; all where none does."""
-    first = max((number for number, segment in enumerate(log) if segment.start <= position), default=0)
-    yield from log[first:]
-
-
-def _precision_ms(recent: list[tuple[int, int]], slots: Mapping[int, LoadedSlot]) -> int:
-    """Milliseconds of a tick: the number that makes most slots those of their last units."""
-    due_by_position = {position: due_ms for due_ms, position in recent}
-    votes: Counter[int] = Counter()
-    for slot in slots.values():
-        due_ms = due_by_position.get(slot.last_position)
-        if due_ms and slot.due_tick > 0 and due_ms % slot.due_tick == 0:
-            votes[due_ms // slot.due_tick] += 1
-    return votes.most_common(1)[0][0] if votes else DEFAULT_PRECISION_MS

@@ -6,15 +6,15 @@ Broker: `TimerMessageStore#convertMessage`: a delivered message keeps the proper
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.reader import Reader
+from rmqtool.engine.reading.record import Record
 from rmqtool.formats.java_text import decode_java_utf8, java_hash
 from rmqtool.formats.properties import (
     REAL_TOPIC,
@@ -23,11 +23,9 @@ from rmqtool.formats.properties import (
     TIMER_ROLL_TIMES,
     TIMER_TOPIC,
     UNIQUE_KEY,
-    decode_properties,
 )
 from rmqtool.scan.runner import OnProgress
-from rmqtool.scan.walk import Batch
-from rmqtool.sides.queue_scan import demand_in_queue, intact_messages, queue_units
+from rmqtool.sides.queue_scan import demand_in_queue, intact_messages, properties_with, queue_units, record_at
 from rmqtool.sides.timer.writer import TimerMessage
 
 _TIME_DIGITS_MAX: Final = 18
@@ -72,21 +70,32 @@ def waiting_messages(reader: Reader, queue: Queue, on_progress: OnProgress | Non
     first_rolls: dict[TimerKey, int] = {}
     gone: Counter[TimerKey] = Counter()
     for unit in queue_units(queue, queue.min_queue_offset, queue.max_queue_offset):
-        message = reader.message_at(unit.physical_offset)
-        record = message.record if message is not None else None
-        due_ms = timer_due_ms(record.properties) if record is not None else None
-        if record is None or record.topic != TIMER_TOPIC or due_ms is None:
+        record = record_at(reader, unit.physical_offset)
+        key_and_rolls = waiting_key(record)
+        if record is None or key_and_rolls is None:
             waiting.unreadable += 1
             continue
-        key, rolls = waiting_key(record.properties, due_ms), roll_count(record.properties)
+        key, rolls = key_and_rolls
         # Where it was put into the timer again, the one before is over; that one may have left the log.
         gone[key] += rolls > first_rolls.setdefault(key, rolls)
         deletes = TIMER_DELETE_KEY in record.properties
         waiting.newest = TimerMessage(
-            unit.queue_offset, unit.physical_offset, record.size, due_ms, java_hash(key.topic), deletes
+            unit.queue_offset, unit.physical_offset, record.size, key.due_timestamp_ms, java_hash(key.topic), deletes
         )
         rows.append((waiting.newest, key))
-    delivered = _delivered(reader, queue, {key.topic for _, key in rows}, on_progress) if rows else Counter[TimerKey]()
+    delivered: Counter[TimerKey] = Counter()
+    topics = {key.topic for _, key in rows} - {TIMER_TOPIC}
+    for batch, good in intact_messages(reader.store, "timers", on_progress=on_progress) if rows else ():
+        demand_in_queue(batch, good, TIMER_TOPIC, {0: queue.max_queue_offset}, "the timer")
+        names = [decode_java_utf8(raw) for raw in batch.topics]
+        chosen = good[np.isin(good["topic_number"], [number for number, name in enumerate(names) if name in topics])]
+        if not len(chosen) or not batch.may_hold(_MARK):
+            continue
+        numbers = chosen["topic_number"].tolist()
+        for row, properties in properties_with(batch, chosen, _MARK):
+            due_ms = timer_due_ms(properties)
+            if due_ms is not None:
+                delivered[TimerKey(names[numbers[row]], properties.get(UNIQUE_KEY, ""), due_ms)] += 1
     gone.update(delivered)
     waiting.delivered = sum(min(count, delivered[key]) for key, count in Counter(key for _, key in rows).items())
     for timer_message, key in rows:
@@ -97,46 +106,23 @@ def waiting_messages(reader: Reader, queue: Queue, on_progress: OnProgress | Non
     return waiting
 
 
-def waiting_key(properties: Mapping[str, str], due_ms: int) -> TimerKey:
-    """The key of a message that waits."""
-    return TimerKey(properties.get(REAL_TOPIC, ""), properties.get(UNIQUE_KEY, ""), due_ms)
+def waiting_key(record: Record | None) -> tuple[TimerKey, int] | None:
+    """Key of a message in the timer's queue, and how often it was put there again as its time was too far away.
 
-
-def roll_count(properties: Mapping[str, str]) -> int:
-    """How often a message was put into the timer again because its time was too far away."""
-    text = properties.get(TIMER_ROLL_TIMES, "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS_MAX else 0
+    None where it cannot wait: it is none of the queue, or has no delivery time.
+    """
+    if record is None or record.topic != TIMER_TOPIC:
+        return None
+    properties, due_ms = record.properties, timer_due_ms(record.properties)
+    if due_ms is None:
+        return None
+    rolls = properties.get(TIMER_ROLL_TIMES, "0")
+    is_number = rolls.isascii() and rolls.isdigit() and len(rolls) <= _TIME_DIGITS_MAX
+    key = TimerKey(properties.get(REAL_TOPIC, ""), properties.get(UNIQUE_KEY, ""), due_ms)
+    return key, int(rolls) if is_number else 0
 
 
 def timer_due_ms(properties: Mapping[str, str]) -> int | None:
     """The delivery time of a message that waits; None where it has none that a broker could read."""
     text = properties.get(TIMER_OUT_MS, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS_MAX else None
-
-
-def _delivered(reader: Reader, queue: Queue, topics: set[str], on_progress: OnProgress | None) -> Counter[TimerKey]:
-    """How often the log has messages with a delivery time under the topics that they were sent to."""
-    counts: Counter[TimerKey] = Counter()
-    for batch, rows in intact_messages(reader.store, "timers", on_progress=on_progress):
-        demand_in_queue(batch, rows, TIMER_TOPIC, {0: queue.max_queue_offset}, "the timer")
-        counts.update(_keys(batch, rows, topics))
-    return counts
-
-
-def _keys(batch: Batch, rows: NDArray[Any], topics: set[str]) -> Iterator[TimerKey]:
-    """The keys of those of the messages that were delivered by the timer."""
-    names = {number: decode_java_utf8(raw) for number, raw in enumerate(batch.topics)}
-    numbers = [number for number, name in names.items() if name in topics and name != TIMER_TOPIC]
-    if not numbers or not len(rows) or not batch.may_hold(_MARK):
-        return
-    chosen = rows[np.isin(rows["topic_number"], numbers)]
-    lengths = chosen["properties_length"].tolist()
-    positions = (chosen["size"] - chosen["properties_length"]).tolist()
-    texts = batch.read_many(chosen["physical_offset"].tolist(), positions, lengths)
-    for number, raw in zip(chosen["topic_number"].tolist(), texts, strict=True):
-        if _MARK not in raw:
-            continue
-        properties = decode_properties(raw)
-        due_ms = timer_due_ms(properties)
-        if due_ms is not None:
-            yield TimerKey(names[number], properties.get(UNIQUE_KEY, ""), due_ms)

@@ -5,7 +5,7 @@ Broker: `TimerMessageStore#doEnqueue` (units and slots), `#recover` (what it mak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
@@ -48,13 +48,6 @@ class TimerShape:
     precision_ms: int = timer.DEFAULT_PRECISION_MS
 
 
-@dataclass
-class _WrittenSlot:
-    first_position: int
-    last_position: int
-    message_count: int
-
-
 def write_timer(
     folder: Path, messages: Sequence[TimerMessage], newest: TimerMessage | None, queue_end: int, shape: TimerShape
 ) -> TimerCheck:
@@ -66,19 +59,29 @@ def write_timer(
             after the message of the log's last unit, so that unit must be the newest message's.
         queue_end: queue offset after the last message.
     """
-    now_tick = shape.now_ms // shape.precision_ms
-    ticks = _ticks((message.due_timestamp_ms // shape.precision_ms for message in messages), now_tick)
+    precision_ms = shape.precision_ms
+    now_tick = shape.now_ms // precision_ms
+    # The tick of each delivery time in the new wheel: its own, but for what a broker would not look back to. Order and
+    # difference stay, for a unit that deletes counts for its own tick only.
+    ticks: dict[int, int] = {}
+    last_tick = now_tick - LATE_SLOTS
+    for due_tick in sorted({message.due_timestamp_ms // precision_ms for message in messages}):
+        last_tick = ticks[due_tick] = max(due_tick, last_tick + 1)
     first_tick = min([*ticks.values(), now_tick + 1]) - 1
     log = _LogWriter(folder / LOG_DIRECTORY, shape, now_tick)
     for message in messages:
-        log.append(message, ticks[message.due_timestamp_ms // shape.precision_ms])
+        log.append(message, ticks[message.due_timestamp_ms // precision_ms])
     if newest is not None and (not messages or messages[-1].queue_offset < newest.queue_offset):
         # A unit that deletes is delivered to nobody; alone in its slot it deletes nothing.
         log.append(newest._replace(deletes=True), first_tick, deletes_nothing=True)
     log.close()
-    _write_wheel(folder / WHEEL_PATH, log.slots)
+    with (folder / WHEEL_PATH).open("wb") as wheel:
+        wheel.truncate(timer.WHEEL_SIZE)
+        for tick, (first_position, last_position, message_count) in log.slots.items():
+            wheel.seek(tick % timer.SLOT_COUNT * timer.SLOT_SIZE)
+            wheel.write(pack_slot((tick, first_position, last_position, message_count, 0)))
     check = TimerCheck(
-        read_timestamp_ms=first_tick * shape.precision_ms,
+        read_timestamp_ms=first_tick * precision_ms,
         flushed_position=log.position,
         queue_offset=queue_end,
         master_queue_offset=queue_end,
@@ -91,25 +94,17 @@ def write_timer(
     return check
 
 
-def _ticks(due_ticks: Iterable[int], now_tick: int) -> Mapping[int, int]:
-    """The tick of each delivery time in the new wheel: its own, but for what a broker would not look back to.
-
-    Order and difference stay, for a unit that deletes counts for its own tick only.
-    """
-    ticks: dict[int, int] = {}
-    last = now_tick - LATE_SLOTS
-    for due_tick in sorted(set(due_ticks)):
-        last = max(due_tick, last + 1)
-        ticks[due_tick] = last
-    return ticks
-
-
 class _LogWriter:
-    """Appends units, file after file, and remembers the slots."""
+    """Appends units, file after file.
+
+    Attributes:
+        slots: by tick: positions of its first and last unit, and the number of its messages.
+        position: where the next unit comes, unless its file is full.
+    """
 
     def __init__(self, folder: Path, shape: TimerShape, write_tick: int) -> None:
         self._folder, self._shape, self._write_tick = folder, shape, write_tick
-        self.slots: dict[int, _WrittenSlot] = {}
+        self.slots: dict[int, tuple[int, int, int]] = {}
         self.position = 0
         self._file: BinaryIO | None = None
         self._file_start = 0
@@ -122,13 +117,19 @@ class _LogWriter:
             magic |= timer.ROLL
             is_near = tick - self._write_tick - ROLL_WINDOW_SLOTS < ROLL_WINDOW_SLOTS // 3
             tick = self._write_tick + (ROLL_WINDOW_SLOTS // 2 if is_near else ROLL_WINDOW_SLOTS)
-        file = self._room()
-        slot = self.slots.get(tick)
+        file_end = self._file_start + self._shape.log_file_size
+        if self._file is not None and self.position + timer.UNIT_SIZE + timer.BLANK_SIZE > file_end:
+            self._file.write(pack_blank(file_end - self.position))
+            self.close()
+            self._file_start = self.position = file_end
+        if self._file is None:
+            self._file = (self._folder / segment_name(self._file_start)).open("wb")
+        first, last, count = self.slots.get(tick, (self.position, -1, 0))
         precision_ms = self._shape.precision_ms
         write_tick = min(self._write_tick, tick)
         values = (
             timer.UNIT_SIZE,
-            slot.last_position if slot is not None else -1,
+            last,
             magic,
             write_tick * precision_ms,
             (tick - write_tick) * precision_ms,
@@ -137,10 +138,9 @@ class _LogWriter:
             message.topic_hash,
             0,
         )
-        file.write(pack_unit(values))
-        count = (slot.message_count if slot is not None else 0) + (-1 if message.deletes else 1)
-        first = slot.first_position if slot is not None else self.position
-        self.slots[tick] = _WrittenSlot(first, self.position, 0 if deletes_nothing else count)
+        self._file.write(pack_unit(values))
+        count = 0 if deletes_nothing else count - 1 if message.deletes else count + 1
+        self.slots[tick] = first, self.position, count
         self.position += timer.UNIT_SIZE
 
     def close(self) -> None:
@@ -148,23 +148,4 @@ class _LogWriter:
         if self._file is not None:
             self._file.truncate(self._shape.log_file_size)
             self._file.close()
-
-    def _room(self) -> BinaryIO:
-        """The file that has room for a unit and a blank."""
-        end = self._file_start + self._shape.log_file_size
-        if self._file is not None and self.position + timer.UNIT_SIZE + timer.BLANK_SIZE <= end:
-            return self._file
-        if self._file is not None:
-            self._file.write(pack_blank(end - self.position))
-            self.close()
-            self._file_start = self.position = end
-        self._file = (self._folder / segment_name(self._file_start)).open("wb")
-        return self._file
-
-
-def _write_wheel(path: Path, slots: Mapping[int, _WrittenSlot]) -> None:
-    with path.open("wb") as wheel:
-        wheel.truncate(timer.WHEEL_SIZE)
-        for tick, slot in slots.items():
-            wheel.seek(tick % timer.SLOT_COUNT * timer.SLOT_SIZE)
-            wheel.write(pack_slot((tick, slot.first_position, slot.last_position, slot.message_count, 0)))
+            self._file = None

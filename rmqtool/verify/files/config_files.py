@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +33,9 @@ from rmqtool.verify.survey.result import SplitResult
 
 if TYPE_CHECKING:
     from rmqtool.verify.survey.queue_map import QueueMap
+
+_OWN_GROUPS: Final = "CID_RMQ_SYS_"
+"""What the names of a broker's own groups begin with; it creates them when it needs them."""
 
 
 def read_store_configs(store: Store) -> dict[str, ConfigFile]:
@@ -79,32 +81,6 @@ def queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> 
     return end_of
 
 
-# Checks what consumer groups have in the configuration: offsets and blocked queues against queues, topics and groups.
-
-
-_OWN_GROUPS: Final = "CID_RMQ_SYS_"
-"""What the names of a broker's own groups begin with; it creates them when it needs them."""
-Offsets = Mapping[tuple[str, str], Mapping[int, int]]
-
-
-@dataclass(frozen=True)
-class _Queues:
-    """What the offsets are compared with.
-
-    Attributes:
-        end_of: end of a plain queue; None where there is no queue.
-        begin_of: queue offset of the first unit that leads into the log, or the end where all lead below it; None where
-            there is no unit.
-        known: names of the topics that are configured; None where nobody knows.
-        others: queues of batches, whose offsets are not compared.
-    """
-
-    end_of: QueueEnd
-    begin_of: Callable[[QueueKey], int | None]
-    known: frozenset[str] | None
-    others: frozenset[QueueKey]
-
-
 def consumer_findings(
     context: VerifyContext, configs: Mapping[str, ConfigFile], end_of: QueueEnd, *, is_whole: bool
 ) -> Iterator[Finding]:
@@ -114,125 +90,104 @@ def consumer_findings(
         end_of: end of a plain queue; None where there is no queue.
         is_whole: whether all of the log was scanned, so that a queue that is not there has no message.
     """
-    known = configs.get(TOPICS)
+    known, groups = configs.get(TOPICS), configs.get(GROUPS)
     names = frozenset(topics(known)) if known is not None and known.value is not None else None
-    queues = _Queues(end_of, _begins(context), names, frozenset(context.batch_queues))
-    groups = configs.get(GROUPS)
+    log_start, batch_queues = context.store.log_start, frozenset(context.batch_queues)
+
+    @cache
+    def begin_of(name: QueueKey) -> int | None:
+        """The first unit that leads into the log, or the end where all lead below it; None without a unit."""
+        queue = context.queues.get(name)
+        if queue is None:
+            return None
+        count, first = queue.count_in(context.open_file, log_start, JAVA_LONG_MAX)
+        if count:
+            return first
+        return queue.end if queue.count_in(context.open_file, -1, log_start)[0] else None
+
     for path in (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS):
         config = configs.get(path)
         if config is None:
             continue
         offsets = consumer_offsets(config)
         place = config.read_path or path
+        without_settings: dict[str, list[str]] = {}
+        """The topics of groups that have offsets and no settings."""
+        group_settings = group_names(groups) if groups is not None and groups.state is ConfigState.READ else None
         for (topic, group), by_queue in sorted(offsets.items()):
-            yield from _against_queues(place, topic, group, by_queue, queues, is_whole=is_whole)
-        if groups is not None and groups.state is ConfigState.READ:
-            yield from _without_group(place, offsets, group_names(groups))
-    yield from _of_other_file(configs)
-    ordered = configs.get(ORDERED_CONSUMPTION)
-    if ordered is not None:
-        yield from _blocked(ordered, queues)
-
-
-def _begins(context: VerifyContext) -> Callable[[QueueKey], int | None]:
-    minimum = context.store.log_start
-
-    @cache
-    def begin_of(name: QueueKey) -> int | None:
-        queue = context.queues.get(name)
-        if queue is None:
-            return None
-        count, first = queue.count_in(context.open_file, minimum, JAVA_LONG_MAX)
-        if count:
-            return first
-        return queue.end if queue.count_in(context.open_file, -1, minimum)[0] else None
-
-    return begin_of
-
-
-def _against_queues(
-    place: str, topic: str, group: str, by_queue: Mapping[int, int], queues: _Queues, *, is_whole: bool
-) -> Iterator[Finding]:
-    """The offsets of one group in one topic; those before a queue or without one in one finding each."""
-    before, missing = [], []
-    for queue_id, queue_offset in sorted(by_queue.items()):
-        name = queue_key(topic, queue_id)
-        end = queues.end_of(name)
-        if end is None:
-            missing += [queue_id] if queue_offset > 0 and name not in queues.others else []
-        elif queue_offset > end:
-            yield finding(
-                "config.consumer-offset-beyond-queue",
-                place,
-                f"group {group} is at {queue_offset}, past the end of the queue at {end}",
-                topic=topic,
-                queue_id=queue_id,
-                queue_offset=queue_offset,
-                expected=f"at most {end}",
-                found=str(queue_offset),
-            )
-        elif queue_offset >= 0 and not group.startswith(_OWN_GROUPS):
-            begin = queues.begin_of(name)
-            before += [(queue_id, queue_offset, begin)] if begin is not None and queue_offset < begin else []
-    if before:
-        queue_id, queue_offset, begin = before[0]
-        count = sum(first - at for _, at, first in before)
-        yield finding(
-            "config.consumer-offset-before-queue",
-            place,
-            f"{count} messages were deleted before group {group} received them; queue {queue_id} begins at {begin}",
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            count=len(before),
-            expected=f"at least {begin}",
-        )
-    if missing and is_whole:
-        is_known = queues.known is None or topic in queues.known or topic.startswith(LMQ_PREFIX)
-        what = "a queue that is not there" if is_known else "a topic that does not exist"
-        yield finding(
-            "config.consumer-offset-without-queue" if is_known else "config.consumer-offset-without-topic",
-            place,
-            f"group {group} has consumed messages of {what}",
-            topic=topic,
-            queue_id=missing[0],
-            queue_offset=by_queue[missing[0]],
-            count=len(missing),
-        )
-
-
-def _without_group(place: str, by_name: Offsets, known: frozenset[str]) -> Iterator[Finding]:
-    """Groups that have offsets and no settings."""
-    by_group: dict[str, list[str]] = {}
-    for topic, group in sorted(by_name):
-        if group not in known and not group.startswith((_OWN_GROUPS, LMQ_PREFIX)):
-            by_group.setdefault(group, []).append(topic)
-    for group, names in by_group.items():
-        text = f"group {group} has offsets, and {GROUPS} does not contain it"
-        yield finding("config.consumer-offset-without-group", place, text, topic=names[0], count=len(names))
-
-
-def _of_other_file(configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
-    """Groups whose offsets in the two files differ: the broker's setting says which file it reads."""
+            before, missing = [], []
+            for queue_id, queue_offset in sorted(by_queue.items()):
+                name = queue_key(topic, queue_id)
+                end = end_of(name)
+                if end is None:
+                    if queue_offset > 0 and name not in batch_queues:
+                        missing.append(queue_id)
+                elif queue_offset > end:
+                    yield finding(
+                        "config.consumer-offset-beyond-queue",
+                        place,
+                        f"group {group} is at {queue_offset}, past the end of the queue at {end}",
+                        topic=topic,
+                        queue_id=queue_id,
+                        queue_offset=queue_offset,
+                        expected=f"at most {end}",
+                        found=str(queue_offset),
+                    )
+                elif queue_offset >= 0 and not group.startswith(_OWN_GROUPS):
+                    begin = begin_of(name)
+                    if begin is not None and queue_offset < begin:
+                        before.append((queue_id, queue_offset, begin))
+            if before:
+                queue_id, queue_offset, begin = before[0]
+                count = sum(first - at for _, at, first in before)
+                yield finding(
+                    "config.consumer-offset-before-queue",
+                    place,
+                    f"{count} messages were deleted before group {group} received them; queue {queue_id} begins at "
+                    f"{begin}",
+                    topic=topic,
+                    queue_id=queue_id,
+                    queue_offset=queue_offset,
+                    count=len(before),
+                    expected=f"at least {begin}",
+                )
+            if missing and is_whole:
+                is_known = names is None or topic in names or topic.startswith(LMQ_PREFIX)
+                what = "a queue that is not there" if is_known else "a topic that does not exist"
+                yield finding(
+                    "config.consumer-offset-without-queue" if is_known else "config.consumer-offset-without-topic",
+                    place,
+                    f"group {group} has consumed messages of {what}",
+                    topic=topic,
+                    queue_id=missing[0],
+                    queue_offset=by_queue[missing[0]],
+                    count=len(missing),
+                )
+            is_own = group.startswith((_OWN_GROUPS, LMQ_PREFIX))
+            if group_settings is not None and group not in group_settings and not is_own:
+                without_settings.setdefault(group, []).append(topic)
+        for group, of_group in without_settings.items():
+            text = f"group {group} has offsets, and {GROUPS} does not contain it"
+            yield finding("config.consumer-offset-without-group", place, text, topic=of_group[0], count=len(of_group))
     config, other = configs.get(CONSUMER_OFFSETS), configs.get(LMQ_CONSUMER_OFFSETS)
-    if config is None or other is None or config.value is None or other.value is None:
+    if config is not None and other is not None and config.value is not None and other.value is not None:
+        # The broker's setting says which of the two files it reads.
+        ours, theirs = consumer_offsets(config), consumer_offsets(other)
+        differing = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+        if differing:
+            text = f"{len(differing)} groups of topics have other offsets in it than in {CONSUMER_OFFSETS}"
+            topic = differing[0][0]
+            yield finding("config.two-offset-files", LMQ_CONSUMER_OFFSETS, text, count=len(differing), topic=topic)
+    ordered = configs.get(ORDERED_CONSUMPTION)
+    if ordered is None:
         return
-    ours, theirs = consumer_offsets(config), consumer_offsets(other)
-    names = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
-    if names:
-        text = f"{len(names)} groups of topics have other offsets in it than in {CONSUMER_OFFSETS}"
-        yield finding("config.two-offset-files", LMQ_CONSUMER_OFFSETS, text, count=len(names), topic=names[0][0])
-
-
-def _blocked(config: ConfigFile, queues: _Queues) -> Iterator[Finding]:
-    """Messages that consumers hold in order, past the end of their queue."""
-    for (topic, group), by_queue in sorted(blocked_offsets(config).items()):
-        for queue_id, held in sorted(by_queue.items()):
-            end = queues.end_of(queue_key(topic, queue_id))
-            if end is not None and max(held) >= end:
+    for (topic, group), held_by_queue in sorted(blocked_offsets(ordered).items()):
+        for queue_id, held in sorted(held_by_queue.items()):
+            end = end_of(queue_key(topic, queue_id))
+            if end is not None and max(held) >= end:  # a message that consumers hold in order
                 yield finding(
                     "config.ordered-message-beyond-queue",
-                    config.read_path or config.path,
+                    ordered.read_path or ordered.path,
                     f"group {group} holds message {max(held)}, and the queue ends at {end}",
                     topic=topic,
                     queue_id=queue_id,

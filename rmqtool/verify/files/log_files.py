@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from rmqtool.engine.reading.log_end import LogTail, log_tail
+from rmqtool.engine.reading.log_end import log_tail
 from rmqtool.errors import UnreadableError
 from rmqtool.findings.account import Account
 from rmqtool.findings.finding import MISSING_LOG_FILE, Finding
@@ -72,8 +72,32 @@ def log_file_findings(
             lost = units_into(following, segment.start) if units_into is not None else None
             yield _missing(before.path, following, segment.start, size, lost)
     if tail is not None and tail.files and tail.is_odd:
-        yield _after_end(tail)
-    yield from _strays(store, misnamed)
+        count = len(tail.files)
+        text = "a file of zeros" if count == 1 else f"{count} files of zeros"
+        yield finding(
+            "commitlog.file-after-end",
+            tail.files[0].path,
+            f"{text} after the log's end at {tail.log_end}, where brokers leave at most the next one",
+            physical_offset=tail.log_end,
+            count=count,
+        )
+    of_directory = "a directory that does not belong to the commit log"
+    named = set()
+    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
+        parts = entry.path.split("/")
+        # What lies in a directory of its own is said once, with that directory.
+        top = "/".join(parts[:2]) if parts[0].startswith("commitlog") else entry.path
+        if top in named or entry.path in misnamed:
+            continue
+        named.add(top)
+        if top == entry.path:
+            text = f"a file of {entry.size} bytes that does not belong to the commit log"
+            yield finding("commitlog.stray-file", top, text, length=entry.size)
+        else:
+            yield finding("commitlog.stray-file", top, of_directory, length=entry.size, repair=None)
+    for directory in store.stray_log_directories:
+        if directory not in named:
+            yield finding("commitlog.stray-file", directory, of_directory, repair=None)
 
 
 def misnamed_files(store: Store) -> dict[str, Finding]:
@@ -90,7 +114,12 @@ def misnamed_files(store: Store) -> dict[str, Finding]:
             before = segment
             continue
         told, told_before = _told_starts(store.view, segment), _told_starts(store.view, before)
-        is_before_wrong = _trust(before, told_before) < _trust(segment, told)
+        # For the name of a file speak its records above all, then its digits.
+        trust, trust_before = (
+            (2 if one.start in starts else 0 if starts else 1, _has_its_name(one))
+            for one, starts in ((segment, told), (before, told_before))
+        )
+        is_before_wrong = trust_before < trust
         wrong, own = (before, told_before) if is_before_wrong else (segment, told)
         start = own.most_common(1)[0][0] if own else wrong.start
         text = f"by its name it overlaps {(segment if wrong is before else before).path}: the name is wrong"
@@ -100,11 +129,23 @@ def misnamed_files(store: Store) -> dict[str, Finding]:
         misnamed[wrong.path] = _misnamed(store, wrong, start, text)
         before = segment if wrong is before else before
     starts = {segment.start for segment in store.commitlog}
-    for segment in (*store.commitlog, *_named_otherwise(store)) if size else ():
+    named_otherwise = []
+    """Files in the log's directories whose names are no offset, but which have the length of a file of the log."""
+    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
+        directory = entry.path.rpartition("/")[0]
+        is_inside = directory in store.settings.log_directories or is_broker_directory(directory)
+        if is_inside and entry.is_file and entry.size == size:
+            named_otherwise.append(Segment(entry, -1))
+    for segment in (*store.commitlog, *named_otherwise) if size else ():
         if segment.path in misnamed or segment.has_entries:
             continue
         is_in_row = segment.start % size == 0 and not starts.isdisjoint((segment.start - size, segment.start + size))
-        agreed = None if is_in_row else _agreed_start(store.view, segment)
+        agreed = None
+        first_told = Counter[int]() if is_in_row else _told_starts(store.view, segment, commitlog.HEAD_SIZE)
+        if first_told and segment.start not in first_told:
+            told = _told_starts(store.view, segment)
+            if len(told) == 1 and told.total() > 1:  # one record alone may be damaged
+                agreed = next(iter(told))
         place = _holder(store, agreed, segment) if agreed is not None and segment.start >= 0 else None
         if agreed is not None and agreed != segment.start and (place or _is_next_to_others(store, segment, agreed)):
             text = f"its name is wrong: its records start at {agreed}"
@@ -143,29 +184,6 @@ def _holder(store: Store, start: int, wrong: Segment) -> str | None:
     return next((segment.path for segment in others if segment.start < end and start < segment.end), None)
 
 
-def _named_otherwise(store: Store) -> Iterator[Segment]:
-    """Files in the log's directories whose names are no offset, but which have the length of a file of the log."""
-    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
-        directory = entry.path.rpartition("/")[0]
-        is_inside = directory in store.settings.log_directories or is_broker_directory(directory)
-        if is_inside and entry.is_file and entry.size == store.commitlog_file_size:
-            yield Segment(entry, -1)
-
-
-def _trust(segment: Segment, told: Counter[int]) -> tuple[int, bool]:
-    """How much speaks for the name of a file: its records above all, then its digits."""
-    return (2 if segment.start in told else 0 if told else 1, _has_its_name(segment))
-
-
-def _agreed_start(view: StoreView, segment: Segment) -> int | None:
-    """Where a file begins by all of its first records, of which there are several; one alone may be damaged."""
-    first = _told_starts(view, segment, commitlog.HEAD_SIZE)
-    if not first or segment.start in first:
-        return None
-    told = _told_starts(view, segment)
-    return next(iter(told)) if len(told) == 1 and told.total() > 1 else None
-
-
 def _has_its_name(segment: Segment) -> bool:
     return segment.path.rpartition("/")[2] == segment_name(segment.start)
 
@@ -196,18 +214,6 @@ def _told_starts(view: StoreView, segment: Segment, looked_at: int = _LOOKED_AT)
         starts[int.from_bytes(head[at + PHYSICAL_OFFSET_AT :][:8], "big", signed=True) - at] += 1
         at += length
     return starts
-
-
-def _after_end(tail: LogTail) -> Finding:
-    count = len(tail.files)
-    text = "a file of zeros" if count == 1 else f"{count} files of zeros"
-    return finding(
-        "commitlog.file-after-end",
-        tail.files[0].path,
-        f"{text} after the log's end at {tail.log_end}, where brokers leave at most the next one",
-        physical_offset=tail.log_end,
-        count=count,
-    )
 
 
 def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int]) -> Iterator[Finding]:
@@ -259,30 +265,6 @@ def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int |
     )
 
 
-def _strays(store: Store, misnamed: Container[str]) -> Iterator[Finding]:
-    seen = set()
-    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
-        directory, _, rest = entry.path.rpartition("/")
-        parts = entry.path.split("/")
-        # What lies in a directory of its own is said once, with that directory.
-        top = "/".join(parts[:2]) if parts[0].startswith("commitlog") else f"{directory}/{rest}"
-        if top not in seen and entry.path not in misnamed:
-            seen.add(top)
-            if top != entry.path:
-                yield _stray_directory(top, entry.size)
-                continue
-            text = f"a file of {entry.size} bytes that does not belong to the commit log"
-            yield finding("commitlog.stray-file", top, text, length=entry.size)
-    for directory in store.stray_log_directories:
-        if directory not in seen:
-            yield _stray_directory(directory)
-
-
-def _stray_directory(path: str, length: int | None = None) -> Finding:
-    text = "a directory that does not belong to the commit log"
-    return finding("commitlog.stray-file", path, text, length=length, repair=None)
-
-
 def fences(store: Store) -> list[Entry]:
     """Files of an interrupted repair with which no broker starts, one in each directory of the log."""
     return [entry for entry in store.files.get(FileKind.RMQTOOL, ()) if entry.name == FENCE_NAME]
@@ -297,18 +279,13 @@ def openable_segments(store: Store, account: Account) -> tuple[list[Segment], li
             size = source.size
             source.close()
         except UnreadableError as error:
-            findings.append(_unreadable(segment, 0, str(error), account))
-            continue
-        segments.append(segment)
-        if size < segment.size:
+            size, text = 0, str(error)
+        else:
+            segments.append(segment)
             text = f"the file had {segment.size} bytes when it was listed, and has {size}"
-            findings.append(_unreadable(segment, size, text, account))
+            if size >= segment.size:
+                continue
+        account.file(segment.path, segment.size).reported += segment.size - size
+        length, place = segment.size - size, {"file_position": size, "physical_offset": segment.start + size}
+        findings.append(finding("commitlog.unreadable-range", segment.path, text, length=length, **place))
     return segments, findings
-
-
-def _unreadable(segment: Segment, position: int, text: str, account: Account) -> Finding:
-    """The range from a file position to the end of a log file, which cannot be read."""
-    length = segment.size - position
-    account.file(segment.path, segment.size).reported += length
-    place = {"physical_offset": segment.start + position, "file_position": position, "length": length}
-    return finding("commitlog.unreadable-range", segment.path, text, **place)

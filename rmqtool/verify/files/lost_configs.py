@@ -67,9 +67,20 @@ def lost_configs(
     configs = read_store_configs(store) if configs is None else configs
     missing = [*_lost_offsets(store, rules, configs), *_lost_groups(configs)] if is_of_broker(configs) else []
     yield from missing
-    yield from _unreadable(configs, {one.file for one in missing})
+    for path, config in configs.items():
+        is_absent = config.state is ConfigState.ABSENT and not config.is_backup_broken
+        is_told = any(one.file == path for one in missing)
+        if config.state is not ConfigState.READ and not is_absent and not config.is_backup and not is_told:
+            blocks = RECOVER if config.is_backup_broken else None
+            repair = None if config.is_database else _REPAIRS.get(path, blocks)
+            text = "; ".join(config.problems) or config.state.value
+            yield finding("config.unreadable", config.read_path or path, text, repair=repair)
     known = configs.get(TOPICS)
-    yield from _misnamed_topics(known)
+    # Clients find no topic under such an entry; in RocksDB a broker names them itself.
+    if known is not None and not known.is_database:
+        for topic, name in misnamed_topics(known).items():
+            text = f"the entry of topic {topic} has {'no topicName' if name is None else f'the topicName {name}'}"
+            yield finding("config.topic-misnamed", known.read_path or TOPICS, text, topic=topic)
     names = {topic for topic, _ in queue_names(store) if not topic.startswith(LMQ_PREFIX)}
     if names and are_topics_lost(store.files):
         of_topics = "1 topic with queues" if len(names) == 1 else f"{len(names)} topics with queues"
@@ -78,15 +89,6 @@ def lost_configs(
     elif known is not None:
         findings = _topics_without_entry(store, rules, known, configs)
         yield from (one for one in findings if one.severity is not Severity.NOTE)
-
-
-def _misnamed_topics(known: ConfigFile | None) -> Iterator[Finding]:
-    """Entries under which clients find no topic; in RocksDB a broker names them itself."""
-    if known is not None and not known.is_database:
-        place = known.read_path or TOPICS
-        for topic, name in misnamed_topics(known).items():
-            text = f"the entry of topic {topic} has {'no topicName' if name is None else f'the topicName {name}'}"
-            yield finding("config.topic-misnamed", place, text, topic=topic)
 
 
 def topics_of_nobody(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
@@ -108,21 +110,6 @@ def topics_without_entry(store: Store, known: ConfigFile) -> list[str]:
     names -= topics(known).keys()
     own = (RETRY_PREFIX, DEAD_LETTER_PREFIX) if known.read_path == CREATED_TOPICS_ONLY else (RETRY_PREFIX,)
     return sorted(topic for topic in names if not (is_broker_topic(topic) or topic.startswith(own)))
-
-
-def _unreadable(configs: Mapping[str, ConfigFile], told: Collection[str]) -> Iterator[Finding]:
-    """Files that neither they nor their copies can be read from.
-
-    Args:
-        told: files of which another finding says it.
-    """
-    for path, config in configs.items():
-        is_absent = config.state is ConfigState.ABSENT and not config.is_backup_broken
-        if config.state is not ConfigState.READ and not is_absent and not config.is_backup and path not in told:
-            blocks = RECOVER if config.is_backup_broken else None
-            repair = None if config.is_database else _REPAIRS.get(path, blocks)
-            text = "; ".join(config.problems) or config.state.value
-            yield finding("config.unreadable", config.read_path or path, text, repair=repair)
 
 
 def _topics_without_entry(

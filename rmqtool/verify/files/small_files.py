@@ -25,10 +25,9 @@ from rmqtool.formats.checkpoint import (
     parse_checkpoint,
 )
 from rmqtool.formats.queue_name import topic_text, unsafe_name
-from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, is_java_long
 from rmqtool.store.source import read_range
-from rmqtool.store.view import Entry
 from rmqtool.verify.files.log_files import fences
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.result import SplitResult
@@ -58,24 +57,14 @@ def state_findings(store: Store, rules: BrokerRules, *, broker_runs: bool = Fals
             yield finding("compaction.leftover-file", entry.path, "a file that a compaction should have removed")
     for entry in store.files.get(FileKind.STRAY_QUEUE, ()):
         yield finding("consumequeue.stray-file", entry.path, "not a queue file", length=entry.size)
-    if not rules.skips_directories:
-        yield from _directories_in_queues(store)
-    yield from _strays_in_index(store)
-
-
-def _directories_in_queues(store: Store) -> Iterator[Finding]:
-    """Directories among the files of a queue, which old brokers take for files of another length."""
-    for path in store.directories:
+    for path in store.directories if not rules.skips_directories else ():
         root, *names = path.split("/")
         if root in _QUEUE_ROOTS and len(names) == _BELOW_QUEUE and is_java_long(names[1]):
+            # Old brokers take it for a file of another length.
             yield finding("consumequeue.stray-file", path, "a directory among the queue files")
-
-
-def _strays_in_index(store: Store) -> Iterator[Finding]:
-    """What lies in the index directory and is no index file; what lies in a directory there is not looked at."""
     for entry in store.files.get(FileKind.STRAY_INDEX, ()):
         if "/" in entry.path.removeprefix(_IN_INDEX):
-            continue
+            continue  # in a directory, which is named below
         if is_java_long(entry.name):
             text = "its name is a number, so a broker opens it as an index file, but no broker gives such a name"
             yield finding("index.misnamed-file", entry.path, text, length=entry.size)
@@ -93,9 +82,26 @@ def _strays_in_index(store: Store) -> Iterator[Finding]:
 def extension_findings(store: Store) -> Iterator[Finding]:
     """Files of the queues' extensions that have another length than a full one, or whose units lead out of them."""
     with OpenFiles(store.view) as files:
+        size = store.extension_file_size
         for queue in store.extensions.values():
+            of_queue = partial(finding, topic=queue.topic, queue_id=queue.queue_id)
             for segment in queue.segments:
-                yield from _of_extension(store, queue, segment, files)
+                if segment.size != size:
+                    yield of_queue(
+                        "consumequeue.wrong-file-size", segment.path,
+                        f"{segment.size} bytes, a full file of an extension has {size}",
+                        length=segment.size, expected=str(size), found=str(segment.size),
+                    )  # fmt: skip
+                    continue
+                try:
+                    position, fails = chain_end(segment.path, size, files)
+                except UnreadableError as error:
+                    kind = "consumequeue.unreadable-range"
+                    yield of_queue(kind, segment.path, str(error), file_position=0, length=size)
+                    continue
+                if fails:
+                    text = "the length of a unit reaches past the end of the file, so a broker does not load the store"
+                    yield of_queue("consumequeue.bad-extension", segment.path, text, file_position=position)
 
 
 def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResult | None) -> Iterator[Finding]:
@@ -115,10 +121,15 @@ def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResu
         return
     file_account = account.file(entry.path, entry.size)
     try:
-        raw = _first_bytes(store, entry)
+        with closing(store.view.open(entry.path)) as source:
+            raw = read_range(source, 0, FILE_SIZE)
+        is_cut = len(raw) < min(entry.size, FILE_SIZE)
+        why = f"{entry.path}: {len(raw)} of {entry.size} bytes are left" if is_cut else None
     except UnreadableError as error:
+        why = str(error)
+    if why is not None:
         file_account.reported += entry.size
-        yield finding("store.unreadable", entry.path, str(error))
+        yield finding("store.unreadable", entry.path, why)
         return
     file_account.checked += min(entry.size, FIELDS_SIZE)
     rest = raw[FIELDS_SIZE:]
@@ -137,23 +148,13 @@ def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResu
     yield from _fields(context, entry.path, raw, log)
 
 
-def _first_bytes(store: Store, entry: Entry) -> bytes:
-    """The checkpoint as far as it may go.
-
-    Raises:
-        UnreadableError: it is gone, or shorter than it was a moment ago.
-    """
-    with closing(store.view.open(entry.path)) as source:
-        raw = read_range(source, 0, FILE_SIZE)
-    if len(raw) < min(entry.size, FILE_SIZE):
-        raise UnreadableError(f"{entry.path}: {len(raw)} of {entry.size} bytes are left")
-    return raw
-
-
 def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | None) -> Iterator[Finding]:
     checkpoint = parse_checkpoint(raw)
     values = vars(checkpoint)
-    files_end = _files_end(context.store) if log is not None and not log.record_count else None
+    files_end = None
+    if log is not None and not log.record_count:  # no record of the log can have reached the end of its last file
+        size = context.store.commitlog_file_size
+        files_end = max((segment.start + max(size, segment.size) for segment in context.store.commitlog), default=None)
     flaws = set(impossible_fields(checkpoint, files_end))
     for name, value in values.items():
         if name in flaws:
@@ -180,15 +181,18 @@ def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | No
             text = f"{name} is {values[name]}, the log ends at {log.end}"
             yield _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
             flaws.add(name)
-            if name == "consumequeue_physical_offset" and not context.has_file_queues:
-                yield from _rocksdb(context, text)
-    yield from _ahead_of_queues(context, path, values[_DISPATCHED] if _DISPATCHED not in flaws else 0, log)
-
-
-def _files_end(store: Store) -> int | None:
-    """Physical offset after the last file of the log, which no record of it can have reached."""
-    size = store.commitlog_file_size
-    return max((segment.start + max(size, segment.size) for segment in store.commitlog), default=None)
+            entries = context.store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB)
+            if name == "consumequeue_physical_offset" and not context.has_file_queues and entries:
+                # The one thing that tells of queues in RocksDB without opening the database.
+                directory = entries[0].path.rpartition("/")[0]
+                yield finding("rocksdb.ahead-of-log", directory, f"by the checkpoint: {text}")
+    if not context.has_file_queues or context.newest_unit < 0 or _DISPATCHED in flaws:
+        return  # queues that are gone altogether are findings of their own
+    # Dispatch skips records of which no unit tells, as it should; units for some topics lie outside of the store.
+    elsewhere = (run.last_physical_offset for run in log.missing if unsafe_name(topic_text(run.topic)))
+    if values[_DISPATCHED] > max(context.newest_unit, log.last_unseen, *elsewhere):
+        text = f"{_DISPATCHED} is {values[_DISPATCHED]}, the newest unit is of the record at {context.newest_unit}"
+        yield _field(path, "checkpoint.ahead-of-queues", text, CHECKPOINT.position(_DISPATCHED), 8)
 
 
 def _zero_times(context: VerifyContext, path: str, values: Mapping[str, int], log: SplitResult) -> Iterator[Finding]:
@@ -210,42 +214,5 @@ def _zero_times(context: VerifyContext, path: str, values: Mapping[str, int], lo
     yield _field(path, kind, text, CHECKPOINT.position(names[0]), 8)
 
 
-def _rocksdb(context: VerifyContext, text: str) -> Iterator[Finding]:
-    """The one thing that tells of queues in RocksDB without opening the database."""
-    entry = next(iter(context.store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ())), None)
-    if entry is not None:
-        yield finding("rocksdb.ahead-of-log", entry.path.rpartition("/")[0], f"by the checkpoint: {text}")
-
-
-def _ahead_of_queues(context: VerifyContext, path: str, dispatched: int, log: SplitResult) -> Iterator[Finding]:
-    if not context.has_file_queues or context.newest_unit < 0:
-        return  # queues that are gone altogether are findings of their own
-    # Dispatch skips records of which no unit tells, as it should; units for some topics lie outside of the store.
-    elsewhere = (run.last_physical_offset for run in log.missing if unsafe_name(topic_text(run.topic)))
-    if dispatched > max(context.newest_unit, log.last_unseen, *elsewhere):
-        text = f"{_DISPATCHED} is {dispatched}, the newest unit is of the record at {context.newest_unit}"
-        yield _field(path, "checkpoint.ahead-of-queues", text, CHECKPOINT.position(_DISPATCHED), 8)
-
-
 def _field(path: str, kind: str, text: str, position: int, length: int) -> Finding:
     return finding(kind, path, text, file_position=position, length=length)
-
-
-def _of_extension(store: Store, queue: QueueFiles, segment: Segment, files: OpenFiles) -> Iterator[Finding]:
-    of_queue = partial(finding, topic=queue.topic, queue_id=queue.queue_id)
-    size = store.extension_file_size
-    if segment.size != size:
-        message = f"{segment.size} bytes, a full file of an extension has {size}"
-        yield of_queue(
-            "consumequeue.wrong-file-size", segment.path, message,
-            length=segment.size, expected=str(size), found=str(segment.size),
-        )  # fmt: skip
-        return
-    try:
-        position, fails = chain_end(segment.path, size, files)
-    except UnreadableError as error:
-        yield of_queue("consumequeue.unreadable-range", segment.path, str(error), file_position=0, length=size)
-        return
-    if fails:
-        message = "the length of a unit reaches past the end of the file, so a broker does not load the store"
-        yield of_queue("consumequeue.bad-extension", segment.path, message, file_position=position)
