@@ -17,7 +17,7 @@ from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.queue_roles import QueueRoles
+from rmqtool.store.directory import QueueRoles
 
 AnyQueueState = QueueState | DatabaseQueueState
 MakeQueue = Callable[[QueueName, bool], AnyQueueState]
