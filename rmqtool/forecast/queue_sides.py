@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseState
 from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState

@@ -85,7 +85,7 @@ class QueueState:
         loaded = self.loaded
         if not loaded.segments:
             return
-        last_unit = loaded.recover(loaded.known_length)
+        last_unit = loaded.recover(lambda segment: loaded.known_units(segment).length)
         if last_unit is not None:
             self.physical_end = loaded.physical_end(*last_unit, self.rules)
         for segment in [segment for segment in loaded.segments if segment.start > loaded.end]:

@@ -20,7 +20,7 @@ from rmqtool.engine.reading.unread_files import ReadBy, UnreadFiles
 from rmqtool.engine.reading.version_evidence import has_indexed_tags
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes, topic_text
 from rmqtool.quantities import OFFSETS_END

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_text
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import (

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.formats.queue_name import QueueName, topic_text
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds
