@@ -9,7 +9,7 @@ nobody. Where the version would not start on the store as it is, it starts as if
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -21,10 +21,10 @@ from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.topic_names import is_deleted
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
-from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
+from rmqtool.forecast.database_state import DatabaseServedUnits
 from rmqtool.forecast.record_arrays import Bools, Int64s, MovedRecords, ServedPlaces, joined_places
 from rmqtool.forecast.result import Floor, TakenRun
-from rmqtool.forecast.served_units import ServedUnits
+from rmqtool.forecast.served_units import ServedUnits, served_by_queue
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.formats.queue_name import QueueName
@@ -58,12 +58,7 @@ class Served:
     @cached_property
     def queues(self) -> Mapping[QueueName, ServedUnits | DatabaseServedUnits]:
         """What each queue serves."""
-        return {
-            name: DatabaseServedUnits(state, self._log_minimum)
-            if isinstance(state, DatabaseQueueState)
-            else ServedUnits(state, self._log_minimum)
-            for name, state in self._simulation.queues.items()
-        }
+        return served_by_queue(self._simulation.queues, self._log_minimum)
 
     def is_configured(self, topic: str) -> bool:
         """Whether clients can use the topic, as far as the configuration tells."""
@@ -75,7 +70,9 @@ class Served:
         places = units.between(first, end) if units is not None else joined_places(())
         if not self._segments:
             return places.some(np.zeros(places.sizes.size, np.bool_))
-        is_inside = self._is_inside(places)
+        numbers = np.searchsorted(self._starts, places.physical_offsets, side="right") - 1
+        ends = places.physical_offsets + places.sizes
+        is_inside: Bools = (numbers >= 0) & (ends <= np.minimum(self._ends[numbers], self._log_end))
         places = places if is_inside.all() else places.some(is_inside)
         if self._moved is None:
             return places
@@ -86,13 +83,6 @@ class Served:
         if self._moved is None:
             return places
         return places._replace(physical_offsets=self._moved.to_before(places.physical_offsets))
-
-    def _is_inside(self, places: ServedPlaces) -> Bools:
-        """Which units lead to the log."""
-        numbers = np.searchsorted(self._starts, places.physical_offsets, side="right") - 1
-        ends = places.physical_offsets + places.sizes
-        inside: Bools = (numbers >= 0) & (ends <= np.minimum(self._ends[numbers], self._log_end))
-        return inside
 
     def span(self, name: QueueName) -> tuple[int, int]:
         """Queue offsets [first, end) of a queue."""
@@ -315,7 +305,7 @@ def compare_floors(
     are_there = are_there or (lambda _name, places: np.ones(places.sizes.size, np.bool_))
     comparison = _Comparison(Served(before, moved), Served(after), changes, damage, are_there, again or {})
     by_topic: defaultdict[str, set[int]] = defaultdict(set)
-    for topic, queue_id in _names(comparison.before, comparison.after):
+    for topic, queue_id in (*comparison.before.queues, *comparison.after.queues):
         by_topic[topic].add(queue_id)
     for topic in sorted(by_topic):
         for queue_id in sorted(by_topic[topic]):
@@ -328,8 +318,3 @@ def compare_floors(
         tuple(sorted(comparison.restored)),
         tuple(comparison.runs),
     )
-
-
-def _names(before: Served, after: Served) -> Iterator[QueueName]:
-    yield from before.queues
-    yield from (name for name in after.queues if name not in before.queues)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import pairwise
 from threading import Lock
 
-from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.reading.log_end import FILES_FROM_END, log_tail
 from rmqtool.engine.reading.messages_without_log import messages_without_log
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UnknownSizeError, UnsupportedError
-from rmqtool.forecast.log_scan import PlainRecords
+from rmqtool.forecast.load import topic_assumptions
+from rmqtool.forecast.log_recovery import PlainRecords
 from rmqtool.forecast.losses import CleanFiles, LossCounter, LossReport
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.overlay import UNKNOWN_CONTENT, Overlay
@@ -62,14 +61,11 @@ class SharedStarts:
         """The same queues, as one object for all starts that leave the same."""
         with self._lock:
             for known in self._queues:
-                if known == queues and all(map(_reach_same, known, queues)):
+                ends = zip(known, queues, strict=False)  # which the comparison of two queues leaves out
+                if known == queues and all(one.last_physical_offset == two.last_physical_offset for one, two in ends):
                     return known
             self._queues.append(queues)
             return queues
-
-
-def _reach_same(one: QueueForecast, other: QueueForecast) -> bool:
-    return one.last_physical_offset == other.last_physical_offset
 
 
 def forecast_store(
@@ -119,8 +115,21 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
     Raises:
         UnreadableError: a file that is needed to count what is lost cannot be read.
     """
-    removed = simulation.overlay.unlinked()
-    scanned = simulation.scanned
+    store, scanned, options = simulation.store, simulation.scanned, simulation.options
+    stops_at = StopsAt(scanned.end, scanned.finding) if scanned is not None else None
+    if simulation.fails_at is not None:
+        stops_at = StopsAt(simulation.fails_at, "commitlog.bad-size")
+    log = store.loadable_log
+    is_whole = bool(log) and log[-1].end >= simulation.queues_reach
+    is_whole = is_whole and scanned is not None and scanned.end > log[0].start
+    is_whole &= all(segment.size == store.commitlog_file_size for segment in log)
+    is_whole &= all(before.end == segment.start for before, segment in pairwise(log))
+    misplaces_new_messages = False
+    if scanned is not None and not simulation.crashed:
+        # A normal start may end the log in one of the files of zeros after its end.
+        tail = log_tail(store, least=FILES_FROM_END)
+        if tail is not None and tail.misleads(simulation.rules):
+            misplaces_new_messages = scanned.end >= tail.files[0].start
     forecast = Forecast(
         broker_version=simulation.rules.version,
         starts=simulation.why_not is None,
@@ -128,77 +137,47 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         mode="abnormal" if simulation.crashed else "normal",
         scan_start_offset=scanned.begin if scanned else None,
         log_end_offset=simulation.log.end if simulation.log and scanned else None,
-        stops_at=_stop(simulation),
-        deleted_files=tuple(path for path in removed if path not in simulation.index.dropped),
+        stops_at=stops_at,
+        deleted_files=tuple(path for path in simulation.overlay.unlinked() if path not in simulation.index.dropped),
         dropped_index_files=tuple(simulation.index.dropped),
         duplicate_index_entries=simulation.index.duplicate_entries,
         not_simulated=tuple(simulation.not_simulated),
-        messages_without_log=_messages_without_log(simulation),
-        assumptions=(*size_assumptions(simulation.store), *simulation.topic_assumptions()),
-        misplaces_new_messages=_misplaces_new_messages(simulation),
+        messages_without_log=0 if is_whole else messages_without_log(store, log),  # which reads the queues
+        assumptions=(*size_assumptions(store), *topic_assumptions(simulation.topics_config, store, simulation.rules)),
+        misplaces_new_messages=misplaces_new_messages,
     )
     if simulation.why_not is not None or simulation.log is None or scanned is None:
         return forecast
-    segments = _counted_segments(simulation)
+
+    count_from, whole = options.count_from, options.count_whole_log
+    if whole is None:
+        whole = sum(segment.entry.allocated_bytes for segment in log) <= COUNT_WHOLE_LOG_UP_TO
+    if count_from is None:
+        count_from = 0 if whole else scanned.begin
+    segments = tuple(segment for segment in log if segment.start >= count_from)
     left = _what_is_left(simulation) if shared is not None else None
     if shared is None or left is None:
         losses = _losses(simulation, segments)
     else:
         key = tuple(segment.path for segment in segments), left
         losses = shared.losses(key, lambda: _losses(simulation, segments, shared.clean, left))
-    queues = _queues(simulation, losses) if simulation.options.lists_queues else ()
+    queues = []
+    for name, state in sorted(simulation.queues.items()) if options.lists_queues else ():
+        following = simulation.next_queue_offsets.get(name, 0)
+        known = max(state.known_maximum, losses.highest.get(name, -1) + 1)
+        bounds = state.bounds(simulation.log.minimum)
+        queues.append(QueueForecast(*name, *bounds, following, following < known, state.physical_end))
     return replace(
         forecast,
         lost=losses.lost,
         deleted_topics=dict(sorted(losses.removed.items())),
         unnoticed_damage=tuple(losses.damage),
         unnoticed_damage_count=losses.damage_count,
-        queues=queues if shared is None else shared.queues(queues),
+        queues=tuple(queues) if shared is None else shared.queues(tuple(queues)),
         filler_units=sum(queue.filler_units() for queue in simulation.queues.values()),
         unindexed_messages=losses.unindexed,
         counted_from=segments[0].start if segments else None,
     )
-
-
-def _stop(simulation: Simulation) -> StopsAt | None:
-    """Where the scan of the log ends, or meets the record that the broker fails over."""
-    if simulation.fails_at is not None:
-        return StopsAt(simulation.fails_at, "commitlog.bad-size")
-    return StopsAt(simulation.scanned.end, simulation.scanned.finding) if simulation.scanned is not None else None
-
-
-def _messages_without_log(simulation: Simulation) -> int:
-    """Messages of the queues that no file of the log holds; the queues are read only where a file is gone or short."""
-    store, size = simulation.store, simulation.store.commitlog_file_size
-    log = store.loadable_log
-    is_whole = bool(log) and all(segment.size == size for segment in log) and log[-1].end >= simulation.queues_reach
-    is_whole &= all(before.end == segment.start for before, segment in pairwise(log))
-    if is_whole and simulation.scanned is not None and simulation.scanned.end > log[0].start:
-        return 0
-    return messages_without_log(store, log)
-
-
-def _misplaces_new_messages(simulation: Simulation) -> bool:
-    """Whether a normal start ended the log in one of the files of zeros after its end."""
-    if simulation.crashed or simulation.scanned is None:
-        return False
-    tail = log_tail(simulation.store, least=FILES_FROM_END)
-    if tail is None or not tail.misleads(simulation.rules):
-        return False
-    return simulation.scanned.end >= tail.files[0].start
-
-
-def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:
-    """The files of the log that losses are counted over."""
-    segments = simulation.store.loadable_log
-    begin = simulation.options.count_from
-    if begin is not None:
-        return tuple(segment for segment in segments if segment.start >= begin)
-    whole = simulation.options.count_whole_log
-    if whole is None:
-        whole = sum(segment.entry.allocated_bytes for segment in segments) <= COUNT_WHOLE_LOG_UP_TO
-    assert simulation.scanned is not None
-    return tuple(segment for segment in segments if whole or segment.start >= simulation.scanned.begin)
 
 
 def _what_is_left(simulation: Simulation) -> Hashable:
@@ -208,7 +187,7 @@ def _what_is_left(simulation: Simulation) -> Hashable:
     """
     if simulation.sides.database is not None:
         return None
-    log, options, overlay = simulation.log, simulation.options, simulation.overlay
+    log, options, overlay, view = simulation.log, simulation.options, simulation.overlay, simulation.store.view
     assert log is not None
     queues, has_part = blake2b(digest_size=32), False  # a store may have a million of them
     for name, state in sorted(simulation.queues.items()):
@@ -217,7 +196,13 @@ def _what_is_left(simulation: Simulation) -> Hashable:
         paths = [path for path, _, _ in files]
         if overlay.changes_any(paths):
             return None
-        planned = _planned_content(simulation.store, paths)
+        # What tells the content that a plan gives each file; None where the plan leaves it as it is.
+        planned: tuple[Hashable, ...] = (None,) * len(paths)
+        if isinstance(view, Overlay):
+            contents = zip(paths, view.laid_over(paths), strict=True)
+            planned = tuple(
+                (id(simulation.store), path) if content is UNKNOWN_CONTENT else content for path, content in contents
+            )
         one = name, state.is_batch, state.minimum, state.loaded.end, files, planned
         queues.update(f"{one!r}\n".encode())
         has_part |= any(length % state.loaded.kind.size for length in state.loaded.lengths())
@@ -238,51 +223,9 @@ def _what_is_left(simulation: Simulation) -> Hashable:
     )
 
 
-def _planned_content(store: Store, paths: Sequence[str]) -> tuple[Hashable, ...]:
-    """What tells the content that a plan gives each file; None where the plan leaves it as it is."""
-    if not isinstance(store.view, Overlay):
-        return (None,) * len(paths)
-    contents = zip(paths, store.view.laid_over(paths), strict=True)
-    return tuple((id(store), path) if content is UNKNOWN_CONTENT else content for path, content in contents)
-
-
 def _losses(
     simulation: Simulation, segments: tuple[Segment, ...], clean: CleanFiles | None = None, left: Hashable = None
 ) -> LossReport:
-    options, log = simulation.options, simulation.log
-    assert log is not None
-    count = LossCounter(
-        simulation.queues,
-        simulation.index if options.enters_index else None,
-        simulation.settings,
-        log.segments,
-        log.end,
-        options.damage_max,
-        None if simulation.store.extensions else clean,
-        left,
-        simulation.entered,
-        simulation.whole_topics,
-        StoredUnits(simulation.store),
-        tells_generations=simulation.tells_generations,
-    )
-    scan = ScanOptions(
-        options.delays_ms,
-        options.record_crc,
-        block_size=DISPATCH_BLOCK_SIZE,
-        digest=options.digest,
-        columns_only=not options.enters_index,
-    )
-    count.count(simulation.store.view, segments, scan)
-    return count.losses
-
-
-def _queues(simulation: Simulation, losses: LossReport) -> tuple[QueueForecast, ...]:
-    assert simulation.log is not None
-    queue_forecasts, log_minimum = [], simulation.log.minimum
-    for name, state in sorted(simulation.queues.items()):
-        following = simulation.next_queue_offsets.get(name, 0)
-        known = max(state.known_maximum, losses.highest.get(name, -1) + 1)
-        minimum, maximum = state.bounds(log_minimum)
-        repeat = following < known
-        queue_forecasts.append(QueueForecast(*name, minimum, maximum, following, repeat, state.physical_end))
-    return tuple(queue_forecasts)
+    counter = LossCounter(simulation, clean, left)
+    counter.count(segments)
+    return counter.losses

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from typing import Final
@@ -18,12 +17,12 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.index_entries import index_entries
 from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, read_index_file
 from rmqtool.engine.dispatch.queue_entries import Rows
-from rmqtool.engine.reading.record import Record, read_record
+from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
-from rmqtool.forecast.log_scan import Records
+from rmqtool.forecast.log_recovery import Records
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats import system_flag
 from rmqtool.formats.index import (
@@ -156,10 +155,28 @@ class IndexState:
         entries = index_entries(records.rows, records.topics, records.texts, self._rules)
         if records.own_offset is not None:
             entries = entries._replace(physical_offsets=np.full_like(entries.physical_offsets, records.own_offset))
-        writer = self._open_writer()
+        if self._writer is None:
+            current: OpenIndexFile | None = None
+            if self.kept:
+                path = self.kept[-1].path
+                with closing(self._overlay.open(path)) as source:
+                    current = read_index_file(path, source, self.slot_count)
+            # New files come after the last one; the real time would make a forecast differ from the one before.
+            name = self.kept[-1].name if self.kept else ""
+            try:
+                later_ms = (int(time.mktime(time.strptime(name[:14], "%Y%m%d%H%M%S"))) + 1) * 1000
+            except (ValueError, OverflowError):
+                later_ms = _LAST_YEAR_MS if name else 0
+            self._writer = IndexWriter(
+                self._sink, self.slot_count, self._entry_count, self._rules, lambda: later_ms, current
+            )
+        writer = self._writer
         end = writer.current.header.end_physical_offset if writer.current is not None else 0
         fresh = entries.physical_offsets[entries.physical_offsets >= end]
-        self.duplicate_entries += self._known_before(fresh)
+        repeated = fresh[self._before.contain(fresh)]
+        self.duplicate_entries += int(repeated.size)
+        for physical_offset, entry_count in self._split.items():
+            self.duplicate_entries -= max(0, int((repeated == physical_offset).sum()) - entry_count)
         writer.put(entries)
         if fresh.size and records.own_offset is None:
             last = records.rows[-1]
@@ -190,7 +207,6 @@ class IndexState:
         return int((keyed & ~self.covered.contain(rows["physical_offset"])).sum())
 
     def _cover(self, entry: Entry, file: IndexFile, files: OpenFiles) -> None:
-        """Note the records that a kept file knows."""
         header = file.header
         if header.next_entry_number <= 1 or header.begin_physical_offset > header.end_physical_offset:
             return
@@ -222,28 +238,13 @@ class IndexState:
             leads_here = True
             with suppress(UnreadableError):
                 record = read_record(log, entry.physical_offset)
-                if record is not None and entry.key_hash in _hashes(record):
+                if record is None:
+                    continue
+                keys = [record.properties.get(UNIQUE_KEY, ""), *record.properties.get(KEYS, "").split(" ")]
+                texts = [key_text(record.topic, key) for key in keys if key]
+                if entry.key_hash in map(key_hash, [*texts, tag_text(record.topic, record.tags or "")]):
                     return True
         return not leads_here
-
-    def _known_before(self, physical_offsets: NDArray[np.int64]) -> int:
-        """How many of the entries, given by their records, a kept file has already."""
-        known = physical_offsets[self._before.contain(physical_offsets)]
-        count = int(known.size)
-        for physical_offset, entries in self._split.items():
-            count -= max(0, int((known == physical_offset).sum()) - entries)
-        return count
-
-    def _open_writer(self) -> IndexWriter:
-        if self._writer is None:
-            current: OpenIndexFile | None = None
-            if self.kept:
-                path = self.kept[-1].path
-                with closing(self._overlay.open(path)) as source:
-                    current = read_index_file(path, source, self.slot_count)
-            clock_ms = _clock_behind(self.kept[-1].name if self.kept else "")
-            self._writer = IndexWriter(self._sink, self.slot_count, self._entry_count, self._rules, clock_ms, current)
-        return self._writer
 
 
 def reachable_records(files: OpenFiles, entry: Entry, slot_count: int) -> NDArray[np.int64]:
@@ -271,22 +272,3 @@ def reachable_records(files: OpenFiles, entry: Entry, slot_count: int) -> NDArra
         reached[numbers] = True
         numbers = entries["previous_entry"][numbers].astype(np.int64)
     return np.unique(entries["physical_offset"][reached]).astype(np.int64)
-
-
-def _clock_behind(name: str) -> Callable[[], int]:
-    """A clock that stands at a time later than that of a file name, so that new files come after it.
-
-    The real time would make a forecast differ from the one a moment before.
-    """
-    try:
-        behind_ms = (int(time.mktime(time.strptime(name[:14], "%Y%m%d%H%M%S"))) + 1) * 1000
-    except (ValueError, OverflowError):
-        behind_ms = _LAST_YEAR_MS if name else 0
-    return lambda: behind_ms
-
-
-def _hashes(record: Record) -> set[int]:
-    """The hashes under which versions enter a record."""
-    keys = [record.properties.get(UNIQUE_KEY, ""), *record.properties.get(KEYS, "").split(" ")]
-    texts = [key_text(record.topic, key) for key in keys if key]
-    return set(map(key_hash, [*texts, tag_text(record.topic, record.tags or "")]))

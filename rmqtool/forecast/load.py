@@ -47,8 +47,6 @@ from rmqtool.store.view import Entry, EntryKind
 
 CONSUMEQUEUE: Final = "consumequeue"
 BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
-_READABLE: Final = (ConfigState.READ, ConfigState.UNREADABLE)
-"""States of a file in which a broker does not ask for its copy, or nobody knows what the copy does."""
 EXTENSIONS: Final = "consumequeue_ext"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
@@ -96,10 +94,13 @@ def load_files(
         is_directory = entry.kind is EntryKind.DIRECTORY
         if is_directory and rules.skips_directories:
             continue
-        if rules.deletes_empty_last_file and number == len(entries) - 1 and _is_empty(entry):
+        is_last = number == len(entries) - 1
+        if rules.deletes_empty_last_file and is_last and entry.size == 0 and not entry.is_directory:
             overlay.remove(entry.path)
             continue
-        start = _java_long(entry.name)
+        start = int(entry.name) if _NUMBER.fullmatch(entry.name) else None
+        if start is not None and not 0 <= start <= JAVA_LONG_MAX:  # `Long.parseLong`; no file has a negative number
+            start = None
         if past_obstacles and (is_directory or start is None or entry.size > file_size):
             continue
         if past_obstacles and entry.size < file_size:
@@ -158,10 +159,20 @@ def load_queues(
     if rules.batch_queues:
         kinds.append((BATCH_CONSUMEQUEUE, batch_file_size, True))
     for root, size, is_batch in kinds:
-        for topic in _directories(overlay, root):
-            for queue in _queue_directories(overlay, topic):
-                queue_id = _java_int(queue.name)
-                if queue_id is None:
+        for topic in overlay.list(root):
+            if topic.kind is not EntryKind.DIRECTORY:
+                continue
+            try:
+                queues = overlay.list(topic.path)
+            except UnreadableError:
+                if is_topic_name(topic.name):
+                    raise
+                continue  # the file system's own
+            for queue in queues:
+                if queue.kind is not EntryKind.DIRECTORY:
+                    continue
+                queue_id = int(queue.name) if _NUMBER.fullmatch(queue.name) else None
+                if queue_id is None or not -JAVA_INT_MAX - 1 <= queue_id <= JAVA_INT_MAX:  # `Integer.parseInt`
                     continue
                 if rules.batch_queues and (topic.name in batch_topics) != is_batch and not past_obstacles:
                     raise LoadFailure(f"{queue.path}: the queue is of another kind than the topic's queue.type")
@@ -259,15 +270,16 @@ def demand_openable_files(store: Store, rules: BrokerRules, configs: StoreConfig
 
 def blocking_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) -> dict[str, ConfigFile]:
     """The configuration files with which a broker does not start: it needs the copy, and that is not JSON."""
+    # A broker does not ask for the copy of a file that it reads, and nobody knows what that of an unreadable one does.
+    readable = (ConfigState.READ, ConfigState.UNREADABLE)
     return {
         path: config
         for path, config in _loaded_configs(store, rules, configs).items()
-        if config.state not in _READABLE and config.is_backup_broken and not config.is_database
+        if config.state not in readable and config.is_backup_broken and not config.is_database
     }
 
 
 def _loaded_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) -> dict[str, ConfigFile]:
-    """The configuration files that a broker reads before it starts."""
     of_timer = (TIMER_METRICS,) if _runs_timer(store, rules) else ()
     own = (ORDERED_CONSUMPTION, QUEUE_MAPPING) if rules.pop else ()
     return configs.of(*STORED, DELAY_OFFSETS, CONSUMER_FILTERS, *own, *of_timer)
@@ -284,7 +296,6 @@ def do_topics_prevent_start(store: Store, rules: BrokerRules) -> bool:
 
 
 def _nameless_topics(rules: BrokerRules, configs: StoreConfigs) -> list[str]:
-    """The topics whose entries keep a broker from starting."""
     config = configs.of(TOPICS)[TOPICS] if rules.demands_topic_names else None
     if config is None or config.is_database:
         return []
@@ -312,37 +323,7 @@ def demand_queue_database(store: Store, rules: BrokerRules) -> None:
         raise LoadFailure("combineCQUseRocksdbForLmq demands combineAssignOffsetCQType=default")
 
 
-def _queue_directories(overlay: Overlay, topic: Entry) -> list[Entry]:
-    """Directories in one of a topic; none in what may not be read and is no topic's (a file system's own)."""
-    try:
-        return _directories(overlay, topic.path)
-    except UnreadableError:
-        if is_topic_name(topic.name):
-            raise
-        return []
-
-
-def _directories(overlay: Overlay, path: str) -> list[Entry]:
-    return [entry for entry in overlay.list(path) if entry.kind is EntryKind.DIRECTORY]
-
-
-def _is_empty(entry: Entry) -> bool:
-    return entry.size == 0 and not entry.is_directory
-
-
 def _mismatch(entry: Entry, file_size: int) -> str:
     if entry.is_directory:
         return f"{entry.path}: a directory among the files"
     return f"{entry.path}: {entry.size} bytes long; the broker expects {file_size}"
-
-
-def _java_long(name: str) -> int | None:
-    """`Long.parseLong`, negative numbers left out: no file of a broker has one."""
-    number = int(name) if _NUMBER.fullmatch(name) else -1
-    return number if 0 <= number <= JAVA_LONG_MAX else None
-
-
-def _java_int(name: str) -> int | None:
-    """`Integer.parseInt`: a queue may have a negative number."""
-    number = int(name) if _NUMBER.fullmatch(name) else JAVA_INT_MAX + 1
-    return number if -JAVA_INT_MAX - 1 <= number <= JAVA_INT_MAX else None

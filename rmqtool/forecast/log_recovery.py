@@ -9,27 +9,143 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from struct import Struct
+from typing import Final, NamedTuple
 
-from rmqtool.engine.dispatch.queue_entries import batch_bytes
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.dispatch.queue_entries import RowBytes, Rows, batch_bytes
+from rmqtool.engine.reading.log_end import FILES_FROM_END
+from rmqtool.engine.rules.algorithms import AbnormalStart, NormalStart
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
-from rmqtool.forecast.log_scan import FileEnd, FileScan, PlainRecords, Records
+from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.options import ForecastOptions
-from rmqtool.forecast.record_check import RecordCheck, first_record
-from rmqtool.forecast.start_file import FirstRecord
+from rmqtool.forecast.record_check import RecordCheck
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.formats.commitlog import MESSAGE_MAGICS, STORE_TIMESTAMP_AT, SYS_FLAG_AT
+from rmqtool.formats.system_flag import HOSTS_V6
+from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.scan import columns
+from rmqtool.scan.columns import Row, row_dtype
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for, walk_split
 from rmqtool.scan.row_columns import by_name
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.scan.split import LazySource, whole_file
-from rmqtool.scan.walk import FRAME_SIZE, Batch, RecordReader
+from rmqtool.scan.split import LazySource, Split, whole_file
+from rmqtool.scan.walk import FRAME_SIZE, Batch, RecordReader, Walk
 from rmqtool.store.directory import Segment
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.source import ByteSource, read_range
 
+MARGIN_MS: Final = 3000
+EXTRA_FILES: Final = 3
+"""Files before the right one that a start reads for the second side (`combineCQMaxExtraSearchCommitLogFiles`)."""
 _FRAME = Struct(commitlog.BLANK.struct_code)
 _TIME = Struct(">q")
+
+
+@dataclass(frozen=True)
+class FirstRecord:
+    """What the start-file tests see of a file's first bytes.
+
+    Attributes:
+        has_magic: whether a message's magic that the version knows stands there.
+        store_timestamp_ms: where a record has it, whatever lies there.
+        checked: the record, if it passes the whole check.
+    """
+
+    has_magic: bool
+    store_timestamp_ms: int
+    checked: Row | None
+
+
+@dataclass(frozen=True)
+class StartChoice:
+    """Finds the file in which recovery begins (`CommitLog#recoverNormally`, `#recoverAbnormally`).
+
+    Attributes:
+        first_record: looks at the start of a file.
+        dispatched_end: the physical offset up to which the log counts as dispatched.
+        in_database: whether the queues are in RocksDB, whose own end is compared instead of times.
+        queues_end: the highest maxPhysicOffset of all queues.
+        second: what the side says that does not assign queue offsets; None where there is none, or it is not asked.
+        demands_second: whether no file does of which the second side says that it is too late.
+        reads_second: whether that side answers pulls, and so has to be whole.
+    """
+
+    rules: BrokerRules
+    options: ForecastOptions
+    checkpoint: Checkpoint
+    first_record: Callable[[Segment], FirstRecord]
+    queues_end: int
+    dispatched_end: int
+    in_database: bool = False
+    second: StartChoice | None = None
+    demands_second: bool = False
+    reads_second: bool = False
+
+    def file_number(self, segments: Sequence[Segment], *, crashed: bool) -> int:
+        """Number of the file in which recovery begins.
+
+        Raises:
+            LoadFailure: the broker gives up.
+        """
+        if not crashed and self.rules.normal_start is NormalStart.THIRD_FROM_END:
+            return max(0, len(segments) - FILES_FROM_END)
+        limit = self.options.recover_files_max or self.rules.recover_files_max
+        if self.rules.recover_files_max is None:
+            limit = None
+        first = max(0, len(segments) - limit) if limit is not None else 0
+        extra_files = EXTRA_FILES
+        for number in range(len(segments) - 1, first - 1 if first or crashed else first, -1):
+            if not self.matches(segments[number], crashed=crashed):
+                continue
+            if self.second is None or self.second.matches(segments[number], crashed=crashed):
+                return number
+            if self.demands_second:
+                continue
+            if not extra_files:
+                if self.reads_second:
+                    raise LoadFailure("the queues that are read have less than those that assign queue offsets")
+                return number
+            extra_files -= 1
+        return first
+
+    def matches(self, segment: Segment, *, crashed: bool) -> bool:
+        """Whether this side lets recovery begin with a file (`CommitLog#isMappedFileMatchedRecover`)."""
+        rules = self.rules
+        if not crashed and rules.normal_start is NormalStart.START_BELOW_QUEUES:
+            return segment.start <= self.queues_end
+        record = self.first_record(segment)
+        row, index_timestamp_ms = record.checked, self.checkpoint.index_timestamp_ms
+        is_index_counted = self.options.index_enabled and self.options.message_index_safe
+        if crashed and rules.abnormal_start is AbnormalStart.MAGIC_AND_TIME:
+            if record.has_magic and self.in_database:
+                return (row.own_offset if row is not None else segment.start) <= self.dispatched_end
+            if not record.has_magic or record.store_timestamp_ms == 0:
+                return False
+            limit_ms = min(self._minimum_timestamp_ms, index_timestamp_ms if is_index_counted else JAVA_LONG_MAX)
+            return record.store_timestamp_ms <= limit_ms
+        if row is None or row.store_timestamp_ms == 0:
+            return False
+        checks_index = is_index_counted and (crashed or rules.index_safe_on_normal_start)
+        if checks_index and row.store_timestamp_ms > index_timestamp_ms:
+            return False
+        if not crashed or self.in_database:
+            return row.own_offset <= self.dispatched_end
+        if rules.abnormal_start is AbnormalStart.CHECKED_AND_TIME:
+            return row.store_timestamp_ms <= self._minimum_timestamp_ms
+        known = self.checkpoint.consumequeue_physical_offset  # CHECKED_AND_OFFSET
+        if known > 0:
+            return row.own_offset <= known
+        return row.store_timestamp_ms <= self.checkpoint.consumequeue_timestamp_ms
+
+    @property
+    def _minimum_timestamp_ms(self) -> int:
+        """`StoreCheckpoint#getMinTimestamp`."""
+        times = (self.checkpoint.commitlog_timestamp_ms, self.checkpoint.consumequeue_timestamp_ms)
+        return max(0, min(times) - MARGIN_MS)
 
 
 @dataclass(frozen=True)
@@ -44,6 +160,159 @@ class ScanResult:
     def finding(self) -> str | None:
         """The finding at the end; None for untouched space, or where nothing follows."""
         return None if self.verdict is None else FINDING_IDS.get(self.verdict)
+
+
+class Records(NamedTuple):
+    """Good records one after the other, with what dispatch needs of them.
+
+    `own_offset` is there where a single record says that it lies elsewhere than it does: dispatch believes it.
+    """
+
+    rows: Rows
+    topics: list[bytes]
+    texts: RowBytes
+    own_offset: int | None = None
+
+
+@dataclass(frozen=True)
+class FileEnd:
+    """Why the scan of a file ended, and at which file position.
+
+    Attributes:
+        is_blank: at an end-of-file blank, so that the next file follows.
+        size: for a record whose lengths disagree what it claims, else -1 (dispatch continues after it).
+        verdict: what the judge says of the place; None for zeros after which the file holds nothing.
+    """
+
+    position: int
+    is_blank: bool
+    size: int
+    verdict: Verdict | None
+
+
+class PlainRecords:
+    """How far the files of one log are known to begin with plain records; any thread may ask and tell.
+
+    A plain record is one that all versions take for good.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, tuple[int, ...], bool], int] = {}
+
+    def last(self, name: str, options: ScanOptions) -> int:
+        """Physical offset of the last such record of a file that is known; -1 without any."""
+        return self._last.get((name, tuple(options.delays_ms), options.record_crc), -1)
+
+    def note(self, name: str, options: ScanOptions, physical_offset: int) -> None:
+        """Remember that a file holds nothing else up to the record that begins here."""
+        self._last[name, tuple(options.delays_ms), options.record_crc] = physical_offset
+
+
+class FileScan:
+    """Scans files from a position on.
+
+    Args:
+        make_reader: of the judge that suits the amount of data.
+        plain: what is known of the files already, by scans of other versions.
+    """
+
+    def __init__(
+        self,
+        checker: RecordCheck,
+        options: ScanOptions,
+        make_reader: Callable[[], RecordReader],
+        plain: PlainRecords | None = None,
+    ) -> None:
+        self.checker = checker
+        self._options = options
+        self._make_reader = make_reader
+        self._plain = PlainRecords() if plain is None else plain
+
+    def walk(self, source: ByteSource, position: int, file_start: int) -> Walk:
+        """A walk over the rest of a file."""
+        split = Split(source, position, source.size, file_start)
+        return walk_split(split, self._make_reader(), self._options)
+
+    def records(
+        self, source: ByteSource, position: int, file_start: int, known: int = -1
+    ) -> Generator[Records, None, FileEnd]:
+        """Records from a file position on; the end is the generator's value.
+
+        Args:
+            file_start: physical offset of the file's first byte.
+            known: records up to this physical offset may be skipped.
+
+        Raises:
+            LoadFailure: the broker runs out of memory over a record.
+        """
+        from_begin = position == 0
+        last = self._plain.last(source.name, self._options)
+        if from_begin and file_start <= last <= known:
+            position = last - file_start  # the last of them is read again: its time is what a walk compares with
+        while True:
+            walk = self.walk(source, position, file_start)
+            end, position = yield from self._run(walk, position, notes=from_begin)
+            if end is not None:
+                return end
+            from_begin = False
+
+    def _run(self, walk: Walk, position: int, *, notes: bool) -> Generator[Records, None, tuple[FileEnd | None, int]]:
+        """Follow one walk until it ends, or until the broker continues elsewhere than the judge.
+
+        Args:
+            notes: whether nothing but plain records lies before it.
+        """
+        base = walk.split.physical_offset
+        for batch in walk.batches():
+            rows = batch.as_array()
+            column = by_name(rows)
+            next_index = 0
+            is_odd = (column["verdict"] != Verdict.GOOD) | (column["magic"] != commitlog.MAGIC_V1)
+            is_odd |= (column["sys_flag"] & HOSTS_V6) != 0
+            is_odd |= (column["features"] & columns.INNER_BATCH_NUMBERS) != 0
+            odd = np.arange(rows.size) if self.checker.needs_record_crc else np.flatnonzero(is_odd)
+            plain_count = int(odd[0]) if odd.size else rows.size
+            if notes and plain_count:
+                self._plain.note(walk.split.source.name, self._options, int(column["physical_offset"][plain_count - 1]))
+            notes = notes and not odd.size
+            for index in odd[self._are_doubtful(rows[odd])].tolist() if odd.size else ():
+                if index > next_index:
+                    yield Records(rows[next_index:index], batch.topics, batch_bytes(batch))
+                position = int(column["physical_offset"][index]) - base
+                checked = self.checker.check(walk, position)
+                if not checked.success or checked.size == 0:
+                    # The walk knows what lies around the place, and so calls it by a better name.
+                    end_verdict = Verdict(int(column["verdict"][index])) or checked.verdict
+                    return FileEnd(position, checked.success, checked.size, end_verdict), position
+                assert checked.row is not None
+                row = checked.row._replace(verdict=Verdict.GOOD)
+                own_offset = row.own_offset if row.own_offset != row.physical_offset else None
+                yield Records(np.array([row], row_dtype()), batch.topics, batch_bytes(batch), own_offset)
+                position += checked.size
+                if int(column["size"][index]) != checked.size:
+                    return None, position
+                next_index = index + 1
+            if next_index < rows.size:
+                yield Records(rows[next_index:], batch.topics, batch_bytes(batch))
+                position = int(column["physical_offset"][-1] + column["size"][-1]) - base
+        checked = self.checker.check(walk, position)
+        is_untouched = walk.outcome.data_end <= position < walk.split.source.size  # nothing but zeros follows
+        verdict = None if is_untouched else checked.verdict
+        return FileEnd(position, is_blank=False, size=checked.size, verdict=verdict), position
+
+    def _are_doubtful(self, rows: Rows) -> NDArray[np.bool_]:
+        """For each row whether this broker may see something else than a good record."""
+        if self.checker.needs_record_crc:
+            return np.ones(rows.size, np.bool_)
+        doubtful: NDArray[np.bool_] = (rows["verdict"] != Verdict.GOOD) | (rows["magic"] == commitlog.MAGIC_BLANK)
+        rules = self.checker.rules
+        if not rules.reads_v2:
+            doubtful |= rows["magic"] == commitlog.MAGIC_V2
+        if not rules.ipv6_hosts:
+            doubtful |= (rows["sys_flag"] & HOSTS_V6) != 0
+        if rules.checks_inner_batch_numbers:
+            doubtful |= (rows["features"] & columns.INNER_BATCH_NUMBERS) != 0
+        return doubtful
 
 
 class LogState:
@@ -95,7 +364,10 @@ class LogState:
             if self._rules.ipv6_hosts and sys_flag & system_flag.BORN_HOST_V6:
                 at += commitlog.V6_EXTRA
             scan = self._scan(lenient=False)
-            row = first_record(scan.walk(source, 0, segment.start), scan.checker) if magic in known else None
+            row = None
+            if magic in known and source.size >= FRAME_SIZE:
+                checked = scan.checker.check(scan.walk(source, 0, segment.start), 0)
+                row = checked.row if checked.success else None  # None also of a blank
             return FirstRecord(magic in known, _TIME.unpack_from(head, at)[0], row)
 
     def scan(self, first: int, known: int = -1) -> Generator[Records, None, ScanResult]:
@@ -116,15 +388,14 @@ class LogState:
             if not end.is_blank or number + 1 == len(self.segments):
                 verdict = end.verdict
                 if verdict in (None, Verdict.MISSING_END_BLANK):
-                    follows = any(self._holds_data(later) for later in self.segments[number + 1 :])
-                    verdict = Verdict.MISSING_END_BLANK if follows else None
+                    verdict = None
+                    for later in self.segments[number + 1 :]:
+                        with closing(self._opened(later)) as source:
+                            if any(read_range(source, 0, FRAME_SIZE)):
+                                verdict = Verdict.MISSING_END_BLANK
+                                break
                 return ScanResult(self.segments[first].start, segment.start + end.position, verdict)
             number += 1
-
-    def _holds_data(self, segment: Segment) -> bool:
-        """Whether a file begins with anything but zeros."""
-        with closing(self._opened(segment)) as source:
-            return any(read_range(source, 0, FRAME_SIZE))
 
     def truncate(self, end: int) -> None:
         """Let the log end there: files that begin after it are unlinked.

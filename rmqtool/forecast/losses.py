@@ -19,38 +19,35 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.derived_writer import QUEUES
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
-from rmqtool.engine.dispatch.placed_messages import QUESTION, PlacedMessages
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes
+from rmqtool.engine.dispatch.placed_messages import QUESTION
+from rmqtool.engine.dispatch.queue_entries import QueueEntries, batch_bytes
 from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.reading.record import SingleRecord, decode_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.topic_names import is_deletable, is_deleted
 from rmqtool.engine.segments.log import RecordLocation
 from rmqtool.errors import UnreadableError
-from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
-from rmqtool.forecast.index_state import IndexState
-from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.record_arrays import RecordArrays
 from rmqtool.forecast.result import Lost, ServedDamage
-from rmqtool.forecast.served_units import ServedUnits, file_numbers
+from rmqtool.forecast.served_units import ServedUnits, file_numbers, served_by_queue
+from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.memory import memory_budget
-from rmqtool.scan.log import ScanOptions, known_messages, plan_segments, scan_log
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, known_messages, plan_segments, scan_log
 from rmqtool.scan.row_columns import kept_rows, message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Batch
 from rmqtool.store.directory import Segment
-from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.source import read_range
 from rmqtool.store.view import StoreView
 
 MISSED_MAX: Final = 2_000_000
@@ -115,75 +112,60 @@ class CleanFiles:
 class LossCounter:
     """Counts over the log as it is before the start."""
 
-    def __init__(
-        self,
-        queues: Mapping[QueueName, QueueState | DatabaseQueueState],
-        index: IndexState | None,
-        settings: DispatchSettings,
-        kept: Sequence[Segment],
-        log_end: int,
-        damage_max: int,
-        clean: CleanFiles | None = None,
-        depends_on: Hashable = None,
-        entered: Mapping[int, PlacedMessages] | None = None,
-        whole_topics: frozenset[str] | None = None,
-        stored: StoredUnits | None = None,
-        *,
-        tells_generations: bool | None = None,
-    ) -> None:
-        """`kept` are the log's files after the start, `log_end` where it ends; `clean` need not be counted again.
+    def __init__(self, simulation: Simulation, clean: CleanFiles | None = None, depends_on: Hashable = None) -> None:
+        """The simulation must have run.
 
         Args:
-            entered: what the start itself entered of each file, by where it begins.
-            whole_topics: all topics that are configured; None where no whole configuration tells.
-            stored: the units before the start.
-            tells_generations: whether a queue that began again tells of a deletion; None where `whole_topics` does.
+            clean: files of the log that need not be counted again.
+            depends_on: all that losses of a file of the log depend on.
         """
-        log_minimum = min((segment.start for segment in kept), default=0)
-        self._served = {
-            name: DatabaseServedUnits(state, log_minimum)
-            if isinstance(state, DatabaseQueueState)
-            else ServedUnits(state, log_minimum)
-            for name, state in queues.items()
-        }
-        self._index = index
-        self._settings = settings
-        self._whole_topics, self._stored = whole_topics, stored
-        self._tells_generations = whole_topics is not None if tells_generations is None else tells_generations
-        self._unserved: dict[str, _Unserved] = {}
-        self._order = _Order()
-        self._log_minimum = log_minimum
+        log, store, options = simulation.log, simulation.store, simulation.options
+        assert log is not None
+        kept, self._log_end = log.segments, log.end
+        self._log_minimum = min((segment.start for segment in kept), default=0)
         self._kept = {segment.path for segment in kept}
         # Only where names overlap is another file read than the one whose name says that it holds an offset.
         in_order = sorted(kept, key=lambda segment: segment.start)
         self._overlapping = kept if any(second.start < first.end for first, second in pairwise(in_order)) else ()
-        self._log_end = log_end
-        self._damage_max = damage_max
+        self._simulation, self._stored = simulation, StoredUnits(store)
+        self._served = served_by_queue(simulation.queues, self._log_minimum)
+        self._index = simulation.index if options.enters_index else None
+        self._unserved: dict[str, _Unserved] = {}
+        self._order = _Order()
         self._missed: defaultdict[QueueName, list[RecordArrays]] = defaultdict(list)
         self._missed_count = 0
-        self._clean, self._depends_on = CleanFiles() if clean is None else clean, depends_on
-        self._entered = entered or {}
+        self._clean = CleanFiles() if clean is None or store.extensions else clean
+        self._depends_on = depends_on
         self._highest: dict[QueueName, int] = {}
         self._is_clean = True
         self.losses = LossReport()
 
-    def count(self, view: StoreView, segments: Sequence[Segment], options: ScanOptions) -> None:
+    def count(self, segments: Sequence[Segment]) -> None:
         """Scan files of the log.
 
         Raises:
             UnreadableError: a file may not be opened.
         """
+        simulation, view = self._simulation, self._simulation.store.view
+        scan = ScanOptions(
+            simulation.options.delays_ms,
+            simulation.options.record_crc,
+            block_size=DISPATCH_BLOCK_SIZE,
+            digest=simulation.options.digest,
+            columns_only=not simulation.options.enters_index,
+        )
         by_start = {segment.start: segment for segment in segments}  # of two files of one start, one counts
         with closing(plan_segments(view.open, by_start.values())) as plan:
             for split in plan.splits:
                 identity = split.source.identity
                 key = identity, split.physical_offset, split.more_follows, self._depends_on
+                segment = by_start[split.physical_offset]
                 highest = self._clean.highest(key)
                 if highest is None:
-                    highest = self._placed_highest(split, by_start[split.physical_offset], options)
+                    highest = self._placed_highest(split, segment, scan)
                 if highest is None:
                     self._highest, self._is_clean = {}, identity is not None
-                    self._count_file(by_start[split.physical_offset], scan_log(replace(plan, splits=(split,)), options))
+                    self._count_file(segment, scan_log(replace(plan, splits=(split,)), scan))
                     highest = self._highest
                     if self._is_clean:
                         self._clean.keep(key, highest)
@@ -191,19 +173,15 @@ class LossCounter:
                 for name, offset in highest.items():
                     self.losses.highest[name] = max(self.losses.highest.get(name, -1), offset)
             self._look_anywhere()
-        self._settle(view, by_start)
-
-    def _settle(self, view: StoreView, by_start: Mapping[int, Segment]) -> None:
-        """Tell what was removed from what is lost."""
         losses = self.losses
         for topic, unserved in self._unserved.items():
-            if is_deleted(topic, self._whole_topics):
+            if is_deleted(topic, simulation.whole_topics):
                 removed, lost, lost_bytes = unserved.count, 0, 0  # it has no route, whatever its queues have
             else:
-                order_begin = self._order.begins.get(topic, 0)
-                says_place = partial(_says_its_place, self._settings.rules, view, by_start)
-                may_begin_again = self._tells_generations and is_deletable(topic)
-                end = unserved.starts_again(order_begin, says_place) if may_begin_again else 0
+                says_place = partial(_says_its_place, simulation.rules, view, by_start)
+                end = 0
+                if simulation.tells_generations and is_deletable(topic):
+                    end = unserved.starts_again(self._order.begins.get(topic, 0), says_place)
                 removed, lost, lost_bytes = unserved.divided(end)
             if removed:
                 losses.removed[topic] = removed
@@ -222,35 +200,44 @@ class LossCounter:
         if options.digest is None or count < 0 or segment.start + end > self._log_end:
             return None
         seen = options.digest.notes.get(((split.source.identity, split.physical_offset), QUESTION))
-        for placed, contents in ((self._entered.get(segment.start), None), (seen, seen and seen.contents)):
-            if placed is not None and placed.count == count and self._has_all(placed, contents):
-                highest: dict[QueueName, int] = {}
-                for (topic, queue_id), (_, high) in placed.spans.items():
-                    name = decode_java_utf8(topic), queue_id
-                    highest[name] = max(high, highest.get(name, -1))
+        for placed, contents in ((self._simulation.entered.get(segment.start), None), (seen, seen and seen.contents)):
+            if placed is None or placed.count != count:
+                continue
+            highest: dict[QueueName, int] = {}
+            for (topic, queue_id), (low, high) in placed.spans.items():
+                name = decode_java_utf8(topic), queue_id
+                served = self._served.get(name)
+                if not isinstance(served, ServedUnits) or not served.has_span(low, high, contents):
+                    break
+                highest[name] = max(high, highest.get(name, -1))
+            else:
                 return highest
         return None
 
-    def _has_all(self, placed: PlacedMessages, contents: Mapping[str, Hashable] | None) -> bool:
-        for (topic, queue_id), (low, high) in placed.spans.items():
-            served = self._served.get((decode_java_utf8(topic), queue_id))
-            if not isinstance(served, ServedUnits) or not served.has_span(low, high, contents):
-                return False
-        return True
-
     def _count_file(self, segment: Segment, batches: Iterable[Batch]) -> None:
-        chunk = EntryExtractor(self._settings)
+        chunk = EntryExtractor(self._simulation.settings)
         for batch in batches:
             rows = batch.as_array()
-            for row in rows[rows["verdict"] != Verdict.GOOD]:
-                self._damage(segment.path, row)
+            for row in rows[rows["verdict"] != Verdict.GOOD] if segment.path in self._kept else ():
+                verdict, physical_offset, length = (int(row[name]) for name in ("verdict", "physical_offset", "size"))
+                if verdict not in _SERVED_AS_IT_IS or physical_offset >= self._log_end:
+                    continue
+                self._is_clean = False
+                self.losses.damage_count += 1
+                if len(self.losses.damage) < self._simulation.options.damage_max:
+                    finding = FINDING_IDS[Verdict(verdict)]
+                    self.losses.damage.append(ServedDamage(finding, segment.path, physical_offset, length))
             good = message_rows(rows)
             # What a repair replaced a lost message with is not missed.
             sent = kept_rows(good, good["prepared_transaction_offset"] != TOMBSTONE)
             if not sent.size:
                 continue
             chunk.take(sent, batch.topics, batch_bytes(batch))
-            self._unindexed(sent, segment.path)
+            if self._index is not None and segment.path in self._kept:
+                is_after_end = sent["physical_offset"] + sent["size"] > self._log_end
+                unindexed = self._index.without_entry(sent[~is_after_end] if is_after_end.any() else sent)
+                self._is_clean &= not unindexed
+                self.losses.unindexed += unindexed
             if chunk.is_full:
                 self._count_chunk(segment, chunk)
         self._count_chunk(segment, chunk)
@@ -268,7 +255,14 @@ class LossCounter:
     def _entries(self, name: QueueName, entries: QueueEntries, segment: Segment) -> None:
         highest = int((entries.queue_offsets + entries.batch_sizes - 1).max())
         self._highest[name] = max(self._highest.get(name, -1), highest)
-        places = _places(entries, min(segment.end, self._log_end))
+        sizes = entries.record_sizes.astype(np.int64)
+        places = RecordArrays(
+            entries.physical_offsets,
+            sizes,
+            np.full_like(sizes, min(segment.end, self._log_end)),
+            entries.batch_sizes.astype(np.int64),
+            entries.queue_offsets,
+        )
         served = self._served.get(name)
         if served is None or segment.path not in self._kept:
             self._miss(name, places)
@@ -304,46 +298,25 @@ class LossCounter:
         self._missed_count = 0
 
     def _miss(self, name: QueueName, places: RecordArrays) -> None:
-        """Records of a queue are not served."""
         if not places.sizes.size:
             return
         self._is_clean = False
-        if name[0] not in self._unserved:
-            self._unserved[name[0]] = self._unserved_of(name)
-        self._unserved[name[0]].take(name[1], places)
-
-    def _unserved_of(self, name: QueueName) -> _Unserved:
         topic, log_minimum = name[0], self._log_minimum
-        queue_ids = sorted({queue_id for other, queue_id in (*self._served, name) if other == topic})
-        starts, in_store = list[LiveStart](), set[int]()
-        for queue_id in queue_ids:
-            stored = self._stored.live_start(f"{QUEUES}/{topic}/{queue_id}", log_minimum) if self._stored else None
-            units = self._served.get((topic, queue_id))
-            entered = units.live_start(log_minimum) if units is not None else None
-            both = [LiveStart(topic, queue_id, *start) for start in (stored, entered) if start is not None]
-            starts += [max(both, key=lambda start: start.physical_offset)] if both else []
-            in_store |= {queue_id} if stored is not None else set()
-        unserved = _Unserved(starts, in_store)
-        for place in self._order.steps_back[topic]:
-            unserved.split(place)
-        return unserved
-
-    def _unindexed(self, rows: NDArray[np.void], path: str) -> None:
-        if self._index is None or path not in self._kept:
-            return
-        behind = rows["physical_offset"] + rows["size"] > self._log_end
-        unindexed = self._index.without_entry(rows[~behind] if behind.any() else rows)
-        self._is_clean &= not unindexed
-        self.losses.unindexed += unindexed
-
-    def _damage(self, path: str, row: Any) -> None:
-        verdict, physical_offset, length = (int(row[name]) for name in ("verdict", "physical_offset", "size"))
-        if verdict not in _SERVED_AS_IT_IS or path not in self._kept or physical_offset >= self._log_end:
-            return
-        self._is_clean = False
-        self.losses.damage_count += 1
-        if len(self.losses.damage) < self._damage_max:
-            self.losses.damage.append(ServedDamage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
+        if topic not in self._unserved:
+            queue_ids = sorted({queue_id for other, queue_id in (*self._served, name) if other == topic})
+            starts, in_store = list[LiveStart](), set[int]()
+            for queue_id in queue_ids:
+                stored = self._stored.live_start(f"{QUEUES}/{topic}/{queue_id}", log_minimum)
+                units = self._served.get((topic, queue_id))
+                entered = units.live_start(log_minimum) if units is not None else None
+                both = [LiveStart(topic, queue_id, *start) for start in (stored, entered) if start is not None]
+                starts += [max(both, key=lambda start: start.physical_offset)] if both else []
+                in_store |= {queue_id} if stored is not None else set()
+            unserved = _Unserved(starts, in_store)
+            for place in self._order.steps_back[topic]:
+                unserved.split(place)
+            self._unserved[topic] = unserved
+        self._unserved[topic].take(name[1], places)
 
 
 class _Order:
@@ -489,25 +462,10 @@ def _says_its_place(rules: BrokerRules, view: StoreView, by_start: Mapping[int, 
     place = RecordLocation(start.physical_offset, segment.path, at, segment.size - at)
     try:
         with closing(view.open(segment.path)) as source:
-            read = partial(_read_from, source, at)
-            record = decode_record(SingleRecord(rules, read), place)
+            read = SingleRecord(rules, lambda position, length: read_range(source, at + position, length))
+            record = decode_record(read, place)
     except UnreadableError:
         return False
     return record is not None and start == (
         record.topic, record.queue_id, record.queue_offset, record.physical_offset
     )  # fmt: skip
-
-
-def _read_from(source: ByteSource, begin: int, position: int, length: int) -> bytes:
-    return read_range(source, begin + position, length)
-
-
-def _places(entries: QueueEntries, limit: int) -> RecordArrays:
-    sizes = entries.record_sizes.astype(np.int64)
-    return RecordArrays(
-        entries.physical_offsets,
-        sizes,
-        np.full_like(sizes, limit),
-        entries.batch_sizes.astype(np.int64),
-        entries.queue_offsets,
-    )

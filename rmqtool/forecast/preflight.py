@@ -6,25 +6,99 @@ were like the earlier broker in this alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rmqtool.engine.reading.named_sizes import SIZES, renamed_sizes
+from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.changes import VERSION_CHANGES, ChangeHarm, VersionChange
+from rmqtool.engine.rules.changes import VERSION_CHANGES, ChangeHarm, Feature, VersionChange
 from rmqtool.engine.rules.settings import read_settings
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.result import Forecast
-from rmqtool.forecast.version_features import NOTHING, FeatureCount, FeatureSearch, count_features
-from rmqtool.scan.log import ScanOptions
-from rmqtool.sides.unread import UnreadFiles
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
+from rmqtool.formats.pop import REVIVE_TOPIC
+from rmqtool.formats.properties import TIMER_TOPIC
+from rmqtool.formats.system_flag import HOSTS_V6
+from rmqtool.scan.columns import MULTI_DISPATCH
+from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.rules import Verdict
+from rmqtool.sides.timer.waiting import waiting_messages
+from rmqtool.sides.unread import ReadBy, UnreadFiles, read_by_after
 from rmqtool.store.config.broker_conf import BrokerConf
+from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
+from rmqtool.store.config.read_config import read_config
+from rmqtool.store.databases.rocksdb_files import is_rocksdb_used
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.location import log_directories
+from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry
+
+Rows = NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class FeatureCount:
+    """How often a store has something.
+
+    Attributes:
+        count: None where that could not be counted.
+        file: of the first one; None where it is not in one file.
+        physical_offset: of the first one, where it is a record.
+        problem: what could not be counted or looked at.
+        read_by: what would look at it.
+    """
+
+    count: int | None
+    file: str | None = None
+    physical_offset: int | None = None
+    problem: str | None = None
+    read_by: ReadBy = ReadBy.BROKER
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the store has it, as far as that is known."""
+        return self.count is None or self.count > 0
+
+
+NOTHING: Final = FeatureCount(0)
+
+
+@dataclass(frozen=True)
+class FeatureSearch:
+    """Where to look: a store, the versions in question, and the files of the log that are counted over."""
+
+    store: Store
+    before: BrokerRules
+    after: BrokerRules
+    segments: tuple[Segment, ...]
+
+
+_IN_RECORDS: Final[Mapping[Feature, Callable[[Rows], NDArray[np.bool_]]]] = MappingProxyType(
+    {
+        Feature.V2_RECORDS: lambda rows: rows["magic"] == commitlog.MAGIC_V2,
+        Feature.IPV6_RECORDS: lambda rows: (rows["sys_flag"] & HOSTS_V6) != 0,
+        Feature.INNER_BATCHES: lambda rows: (rows["sys_flag"] & system_flag.INNER_BATCH) != 0,
+        Feature.OTHER_COMPRESSION: lambda rows: (
+            ((rows["sys_flag"] & system_flag.COMPRESSED) != 0)
+            & np.isin(rows["sys_flag"] & system_flag.COMPRESSION_MASK, (0x100, 0x200))
+        ),
+        Feature.MULTI_DISPATCHED: lambda rows: (rows["features"] & MULTI_DISPATCH) != 0,
+        Feature.TAGGED_MESSAGES: lambda rows: rows["tags_length"] > 0,
+    }
+)
 
 SEVERAL: Final = "start.several-differences"
 OTHER_SIZES: Final = "settings.other-sizes"
@@ -121,8 +195,13 @@ def preflight(
     Raises:
         UnreadableError: a file that is needed cannot be read.
     """
+    # The files of the log over which the forecasts count losses, and of a small log all.
+    segments = store.loadable_log
+    if sum(segment.entry.allocated_bytes for segment in segments) > COUNT_WHOLE_LOG_UP_TO:
+        begins = [forecast.counted_from for forecast in forecasts.values() if forecast.counted_from is not None]
+        segments = tuple(segment for segment in segments if segment.start >= min(begins, default=0))
     concerned = [change for change in VERSION_CHANGES if change.concerns(before, after)]
-    search = FeatureSearch(store, before, after, _counted_segments(store, forecasts))
+    search = FeatureSearch(store, before, after, segments)
     scan = ScanOptions(options.delays_ms, digest=options.digest)
     counts = count_features(search, {change.feature for change in concerned if change.feature is not None}, scan)
     starts = _Starts(store, before, after, options, forecasts.get(after.version))
@@ -137,7 +216,14 @@ def preflight(
     if starts.is_worse(forecasts.get(before.version)) and not any(
         reason.lost_messages or reason.prevents_start for reason in reasons
     ):
-        reasons.append(_several(after))
+        text = f"{after.version} differs in several things that lose messages only together"
+        command = f"recover --broker-version {after.version}"
+        reasons.append(
+            ChangeReason(
+                SEVERAL, None, None, None, None, None, ChangeHarm.MEASURED.value, text, 0, False, 0,
+                "Repair the store before the change.", command,
+            )
+        )  # fmt: skip
     reasons.sort(key=lambda reason: (not reason.prevents_start, -reason.lost_messages, reason.is_harmless))
     problems = tuple(
         UnreadFiles(count.file or "commitlog", feature.noun, count.problem, count.read_by)
@@ -145,15 +231,6 @@ def preflight(
         if count.problem is not None
     )
     return Preflight(before.version, after.version, tuple(reasons), problems)
-
-
-def _counted_segments(store: Store, forecasts: Mapping[str, Forecast]) -> tuple[Segment, ...]:
-    """The files of the log over which the forecasts count losses, and of a small log all."""
-    segments = store.loadable_log
-    if sum(segment.entry.allocated_bytes for segment in segments) <= COUNT_WHOLE_LOG_UP_TO:
-        return segments
-    begins = [forecast.counted_from for forecast in forecasts.values() if forecast.counted_from is not None]
-    return tuple(segment for segment in segments if segment.start >= min(begins, default=0))
 
 
 class _Starts:
@@ -173,11 +250,12 @@ class _Starts:
         """The reason with what it costs."""
         lost, prevents, unindexed = self._cost(self._without(change))
         command = change.command.format(to=self._after.version) if change.command is not None else None
+        feature = change.feature
         return ChangeReason(
             change.id,
-            change.feature.noun if change.feature is not None else None,
-            count.count if change.feature is not None else None,
-            change.feature.counted(count.count) if change.feature is not None else None,
+            feature.noun if feature is not None else None,
+            count.count if feature is not None else None,
+            feature.counted(count.count) if feature is not None else None,
             count.file,
             count.physical_offset,
             change.harm.value,
@@ -245,10 +323,154 @@ def _lost(forecast: Forecast) -> int:
     return forecast.lost.messages + forecast.messages_without_log
 
 
-def _several(after: BrokerRules) -> ChangeReason:
-    text = f"{after.version} differs in several things that lose messages only together"
-    around = "Repair the store before the change."
-    command = f"recover --broker-version {after.version}"
-    return ChangeReason(
-        SEVERAL, None, None, None, None, None, ChangeHarm.MEASURED.value, text, 0, False, 0, around, command
-    )
+def count_features(
+    search: FeatureSearch, features: Collection[Feature], scan: ScanOptions
+) -> dict[Feature, FeatureCount]:
+    """Count what the store has of each feature; the log is read only where one of them lies in its records.
+
+    Raises:
+        UnreadableError: a file of the log cannot be read.
+    """
+    marks = {feature: is_one for feature, is_one in _IN_RECORDS.items() if feature in features}
+    in_log = _in_log(search, marks, scan) if marks else {}
+    return {
+        feature: in_log[feature] if feature in in_log else _outside_records(search, feature) for feature in features
+    }
+
+
+def _in_log(
+    search: FeatureSearch, marks: Mapping[Feature, Callable[[Rows], NDArray[np.bool_]]], scan: ScanOptions
+) -> dict[Feature, FeatureCount]:
+    counts = dict.fromkeys(marks, NOTHING)
+    by_start = {segment.start: segment for segment in search.segments}
+    with closing(plan_segments(search.store.view.open, by_start.values())) as plan:
+        for batch in scan_log(plan, scan) if by_start else ():
+            rows: Any = batch.as_array()
+            rows = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
+            for feature, is_one in marks.items():
+                numbers = np.flatnonzero(is_one(rows))
+                if numbers.size:
+                    at = int(rows["physical_offset"][numbers[0]])
+                    path = by_start[batch.split.physical_offset].path
+                    known = counts[feature]
+                    counts[feature] = (
+                        replace(known, count=(known.count or 0) + numbers.size)
+                        if known.count
+                        else FeatureCount(int(numbers.size), path, at)
+                    )
+    return counts
+
+
+def _outside_records(search: FeatureSearch, feature: Feature) -> FeatureCount:
+    store, after = search.store, search.after
+    match feature:
+        case Feature.RECORD_CRCS:
+            # Files whose first messages carry a checksum: who writes one writes it into every record.
+            with closing(plan_segments(store.view.open, search.segments)) as plan:
+                paths = {segment.start: segment.path for segment in search.segments}
+                having = [split.physical_offset for split in plan.splits if carries_record_crc((split,))]
+            return FeatureCount(len(having), paths[having[0]], having[0]) if having else NOTHING
+
+        case Feature.BATCH_QUEUES:
+            return _first_of(queue.directory for queue in store.batch_queues.values())
+
+        case Feature.ROCKSDB_QUEUES:
+            entries = store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ())
+            known = after.rocksdb_queue_directories if after.rocksdb_queues else ()
+            unread = sorted({entry.path.partition("/")[0] for entry in entries}.difference(known))
+            if not unread:
+                return NOTHING
+            database = store.queue_database
+            if database is None:
+                return FeatureCount(None, unread[0], problem="queues in RocksDB, beside those in files")
+            if not database.is_read:
+                return FeatureCount(None, unread[0], problem=database.reason, read_by=read_by_after(database.failure))
+            return FeatureCount(len(database.names), unread[0])
+
+        case Feature.ROCKSDB_SIDE_STORE:
+            is_used = is_rocksdb_used(store.files.get(FileKind.ROCKSDB, ()))
+            return FeatureCount(1, "rocksdbstore") if is_used else NOTHING
+
+        case Feature.TIMERS:
+            if not (store.files.get(FileKind.TIMER_WHEEL) or (TIMER_TOPIC, 0) in store.queues):
+                return NOTHING
+            try:
+                with open_reader(store, search.before) as reader:
+                    if (TIMER_TOPIC, 0) not in reader.queues():
+                        return NOTHING
+                    waiting = waiting_messages(reader, reader.queue(TIMER_TOPIC, 0)).messages
+            except (UnsupportedError, UnreadableError) as error:
+                return FeatureCount(None, problem=str(error))
+            if not waiting:
+                return NOTHING
+            first = min(message.physical_offset for message in waiting)
+            holding = (segment.path for segment in store.loadable_log if segment.start <= first < segment.end)
+            return FeatureCount(len(waiting), next(holding, None), first)
+
+        case Feature.REVIVE_TOPICS:
+            directories = {
+                queue.topic: queue.directory for queue in store.queues.values() if queue.topic.startswith(REVIVE_TOPIC)
+            }
+            return _first_of(directories.values(), problem="which popped messages were not acknowledged")
+
+        case Feature.COMPACTED_TOPICS:
+            files = store.files.get(FileKind.COMPACTION_LOG, ())
+            names = {entry.path.split("/")[2] for entry in files}
+            names |= compacted_topics(topics(read_config(store.view, TOPICS)))
+            path = min((entry.path for entry in files), default=TOPICS)
+            problem = "whether compaction/ has messages that the commit log no longer has" if files else None
+            return FeatureCount(len(names), path, problem=problem) if names else NOTHING
+
+        case Feature.DLEDGER_FILES:
+            return _first_of(entry.path for entry in store.files.get(FileKind.DLEDGER, ()))
+
+        case Feature.CHECKPOINT_FIELDS:  # those that the later broker does not know
+            checkpoint, values = _checkpoint(store)
+            count = sum(value != 0 for value in values[after.checkpoint_field_count :])
+            return FeatureCount(count, checkpoint) if count else NOTHING
+
+        case Feature.CHECKPOINT_GAPS:
+            # Fields by which the later broker recovers after a crash, and which the earlier one did not write.
+            checkpoint, values = _checkpoint(store)
+            known_fields = slice(search.before.checkpoint_field_count, after.checkpoint_field_count)
+            count = sum(value == 0 for value in values[known_fields]) if store.has_abort else 0
+            return FeatureCount(count, checkpoint) if count else NOTHING
+
+        case Feature.ROCKSDB_CONFIG:
+            databases: dict[str, list[Entry]] = {}
+            for entry in store.files.get(FileKind.CONFIG_ROCKSDB, ()):
+                databases.setdefault(entry.path.rpartition("/")[0], []).append(entry)
+            return _first_of(path for path, entries in databases.items() if is_rocksdb_used(entries))
+
+        case Feature.LOG_DIRECTORIES:
+            roots = log_directories(store)
+            return FeatureCount(len(roots), roots[0]) if len(roots) > 1 else NOTHING
+
+        case Feature.LOG_FILES:
+            log, limit = store.loadable_log, after.recover_files_max
+            is_beyond = limit is not None and len(log) > limit
+            return FeatureCount(len(log), log[0].path, log[0].start) if is_beyond else NOTHING
+
+        case Feature.LONG_TOPICS:
+            limit = after.topic_length_max
+            directories = {
+                topic: queue.directory
+                for queues in (store.queues, store.batch_queues)
+                for (topic, _), queue in queues.items()
+                if limit is not None and len(topic.encode(errors="replace")) > limit
+            }
+            return _first_of(directories.values())
+    raise KeyError(feature)
+
+
+def _first_of(paths: Iterable[str], problem: str | None = None) -> FeatureCount:
+    in_order = sorted(paths)
+    return FeatureCount(len(in_order), in_order[0], problem=problem) if in_order else NOTHING
+
+
+def _checkpoint(store: Store) -> tuple[str | None, tuple[int, ...]]:
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None or not entry.is_file:
+        return None, ()
+    with closing(store.view.open(entry.path)) as source:
+        return entry.path, tuple(vars(parse_checkpoint(read_range(source, 0, FIELDS_SIZE))).values())

@@ -5,7 +5,7 @@ Broker: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
@@ -85,13 +85,23 @@ class QueueState:
         loaded = self.loaded
         if not loaded.segments:
             return
-        last_unit = loaded.recover(loaded.known_length)
+        last_unit = loaded.recover(lambda segment: loaded.known_units(segment).length)
         if last_unit is not None:
             self.physical_end = loaded.physical_end(*last_unit, self.rules)
         for segment in [segment for segment in loaded.segments if segment.start > loaded.end]:
             self._drop(segment)  # a file of a wrong name may stand after them, and end the queue
-        self._cut_files()
-        self._note_maximum()
+        # Each file is read up to the place that the end has in a file, whatever its own name says.
+        size, segments = loaded.file_size, loaded.segments
+        lengths = [loaded.end % size if loaded.end < segment.start + size else size for segment in segments]
+        if lengths:
+            loaded.end = segments[-1].start + lengths[-1]
+        odd = {
+            segment.path: length
+            for segment, length in zip(segments, lengths, strict=True)
+            if length != min(size, loaded.end - segment.start)
+        }
+        loaded.odd_lengths = odd or NO_ODD_LENGTHS
+        self.known_maximum = max(self.known_maximum, self.maximum())
 
     def recover_extension(self) -> None:
         """Find the end of the queue's extension.
@@ -121,19 +131,6 @@ class QueueState:
                 if why_not is not None:
                     raise LoadFailure(f"{self._directory}: in its extension, {why_not}")
                 return
-
-    def _cut_files(self) -> None:
-        """Read each file up to the place that the end has in a file, whatever its own name says."""
-        loaded, size = self.loaded, self.loaded.file_size
-        lengths = [loaded.end % size if loaded.end < segment.start + size else size for segment in loaded.segments]
-        if lengths:
-            loaded.end = loaded.segments[-1].start + lengths[-1]
-        odd = {
-            segment.path: length
-            for segment, length in zip(loaded.segments, lengths, strict=True)
-            if length != min(size, loaded.end - segment.start)
-        }
-        loaded.odd_lengths = odd or NO_ODD_LENGTHS
 
     def put(self, entries: QueueEntries) -> None:
         """Enter records of the log, by the rules of the broker's put.
@@ -174,7 +171,7 @@ class QueueState:
         Raises:
             UnreadableError: a file cannot be read.
         """
-        self._note_maximum()
+        self.known_maximum = max(self.known_maximum, self.maximum())
         loaded, own_files, self._own_files = self.loaded, frozenset(self._own_files), ()
         end_before = loaded.end
         entered_end = end_before if self._is_entered_below(log_end) else None
@@ -182,7 +179,9 @@ class QueueState:
         kept = dict(zip([segment.path for segment in loaded.segments], loaded.lengths(), strict=True))
         while loaded.segments:
             last = loaded.segments[-1]
-            loaded.odd_lengths = _without(loaded.odd_lengths, last.path)
+            if last.path in loaded.odd_lengths:
+                others = {path: length for path, length in loaded.odd_lengths.items() if path != last.path}
+                loaded.odd_lengths = others
             loaded.end = last.start + loaded.file_size
             if loaded.physical_offset_at(last, 0) < log_end:
                 if last.path in own_files and entered_end is not None:
@@ -294,9 +293,6 @@ class QueueState:
         self.loaded.segments.remove(segment)
         self._overlay.remove(segment.path)
 
-    def _note_maximum(self) -> None:
-        self.known_maximum = max(self.known_maximum, self.maximum())
-
     def _accepted_units(self, segment: Segment, log_end: int) -> int:
         """How many units of a file stay when it is read again; the first one is not tested."""
         import numpy as np
@@ -313,8 +309,3 @@ class QueueState:
             if after.size:
                 return position // size + int(after[0])
         return max(1, valid_end // size)
-
-
-def _without(lengths: Mapping[str, int], path: str) -> Mapping[str, int]:
-    """The lengths without that of a file; the same object where there is none."""
-    return {other: length for other, length in lengths.items() if other != path} if path in lengths else lengths

@@ -7,7 +7,6 @@ accept less: no second magic, no IPv6 hosts. Broker: `CommitLog#checkMessageAndR
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
@@ -22,10 +21,10 @@ from rmqtool.formats.tags import parse_java_int
 from rmqtool.scan import columns
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import Verdict
-from rmqtool.scan.walk import FRAME_SIZE, Walk
+from rmqtool.scan.walk import Walk
 
-_FRAME: Final = Struct(commitlog.BLANK.struct_code)
 NO_RECORD: Final = -1
+_V6_BITS: Final = (system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6)
 
 
 @dataclass(frozen=True)
@@ -79,17 +78,18 @@ class RecordCheck:
         verdict = Verdict(row.verdict)
         remaining = walk.split.source.size - position
         if row.magic == commitlog.MAGIC_BLANK and verdict in (Verdict.GOOD, Verdict.BAD_SIZE):
-            if self.rules.checks_remaining_bytes and row.size > remaining:
-                return Checked(False, NO_RECORD, None, verdict)
-            if self.rules.refuses_negative_size and row.size < 0:
-                return Checked(False, NO_RECORD, None, verdict)
-            return Checked(True, 0, None, verdict)
+            is_refused = self.rules.checks_remaining_bytes and row.size > remaining
+            is_refused |= self.rules.refuses_negative_size and row.size < 0
+            return Checked(not is_refused, NO_RECORD if is_refused else 0, None, verdict)
         if row.magic in MESSAGE_MAGICS and verdict not in (Verdict.BAD_SIZE, Verdict.UNREADABLE_RANGE):
-            if not self.rules.ipv6_hosts and self._has_host_flags(walk, position):
+            if not self.rules.ipv6_hosts and _number(walk, position + SYS_FLAG_AT, 4) & HOSTS_V6:
                 row = walk.judge_with_narrow_hosts(position)
                 verdict = Verdict(row.verdict)
-        elif verdict == Verdict.BAD_SIZE and row.magic in MESSAGE_MAGICS:
-            self._allocate(row.size, walk.split.physical_offset + position)
+        elif row.magic in MESSAGE_MAGICS and verdict == Verdict.BAD_SIZE and not self.rules.checks_remaining_bytes:
+            heap_bytes = self.options.heap_bytes  # an array of the claimed size is made before anything else
+            if row.size > heap_bytes:
+                text = f"out of memory: a record has the size {row.size}, and the broker allocates it"
+                raise LoadFailure(text, walk.split.physical_offset + position)
         accepted = {Verdict.GOOD, Verdict.SELF_OFFSET_MISMATCH}
         if not self.checks_crc:
             accepted |= {Verdict.BODY_CRC_MISMATCH, Verdict.RECORD_CRC_MISMATCH}
@@ -104,31 +104,25 @@ class RecordCheck:
         rules, options = self.rules, self.options
         if row.magic == commitlog.MAGIC_V2 and not rules.reads_v2:
             return False
-        if self.needs_record_crc and not self._has_record_crc(walk, position, row):
-            return False
+        if self.needs_record_crc:
+            crc_at = position + row.size - PROPERTY_SIZE
+            stored = stored_record_crc(bytes(walk.window.bytes_at(crc_at, PROPERTY_SIZE)))
+            if stored is None or (stored == 0 and not rules.record_crc_zero_valid):
+                return False
+            if stored != walk.checksum_of(position, crc_at) & CRC_MASK:
+                return False
         if rules.checks_inner_batch_numbers and row.features & columns.INNER_BATCH_NUMBERS:
             length = row.properties_length
-            if not _has_inner_numbers(bytes(walk.window.bytes_at(position + row.size - length, length))):
+            values = decode_properties(bytes(walk.window.bytes_at(position + row.size - length, length)))
+            try:
+                parse_java_int(values[INNER_COUNT])
+                int(values[INNER_BASE])
+            except ValueError:
                 return False
         if options.check_physical_offset and rules.log_offset_check_option and not self.lenient:
             start = walk.split.physical_offset
             return start <= row.own_offset <= start + walk.split.source.size
         return True
-
-    def _has_host_flags(self, walk: Walk, position: int) -> bool:
-        return bool(_number(walk, position + SYS_FLAG_AT, 4) & HOSTS_V6)
-
-    def _has_record_crc(self, walk: Walk, position: int, row: Row) -> bool:
-        stored = stored_record_crc(bytes(walk.window.bytes_at(position + row.size - PROPERTY_SIZE, PROPERTY_SIZE)))
-        if stored is None or (stored == 0 and not self.rules.record_crc_zero_valid):
-            return False
-        return stored == walk.checksum_of(position, position + row.size - PROPERTY_SIZE) & CRC_MASK
-
-    def _allocate(self, size: int, physical_offset: int) -> None:
-        """Old versions make an array of the size that the record claims, before anything else."""
-        if not self.rules.checks_remaining_bytes and size > self.options.heap_bytes:
-            text = f"out of memory: a record has the size {size}, and the broker allocates it"
-            raise LoadFailure(text, physical_offset)
 
     def _claimed_size(self, walk: Walk, position: int, row: Row, verdict: Verdict) -> int:
         """The size where all fields can be read though the lengths disagree, else -1; only dispatch asks for it."""
@@ -153,31 +147,6 @@ class RecordCheck:
         return row.size if end != position + row.size else NO_RECORD
 
 
-_V6_BITS: Final = (system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6)
-
-
-def first_record(walk: Walk, checker: RecordCheck) -> Row | None:
-    """The first record of a file if it passes the whole check; None also for a blank.
-
-    Raises:
-        LoadFailure: the broker runs out of memory over it.
-    """
-    if walk.split.source.size < FRAME_SIZE:
-        return None
-    checked = checker.check(walk, 0)
-    return checked.row if checked.success else None
-
-
 def _number(walk: Walk, position: int, width: int) -> int:
     raw = bytes(walk.window.bytes_at(position, width))
     return int.from_bytes(raw, "big", signed=True) if len(raw) == width else -1
-
-
-def _has_inner_numbers(properties: bytes) -> bool:
-    values = decode_properties(properties)
-    try:
-        parse_java_int(values[INNER_COUNT])
-        int(values[INNER_BASE])
-    except ValueError:
-        return False
-    return True

@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.queues.batch_queue import BatchQueue
+from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.record_arrays import Bools, Int64s, RecordArrays, ServedPlaces, joined_places
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, FILLER_UNIT, unit_format
+from rmqtool.formats.queue_name import QueueName
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Segment
 
+Units = NDArray[np.void]
 BLOCK_UNITS: Final = 100_000
 LEADS_NOWHERE: Final = -1
 
@@ -134,7 +137,7 @@ class ServedUnits:
         positions = queue_offsets * self._unit_size
         is_served = np.zeros(positions.size, np.bool_)
         inside = np.flatnonzero((queue_offsets >= 0) & (positions >= self._minimum) & (positions < self._end))
-        numbers_of = self._file_numbers(positions[inside])
+        numbers_of = file_numbers(self._loaded.segments, self._loaded.file_size, positions[inside])
         for number, segment in enumerate(self._loaded.segments):
             part = inside[numbers_of == number]
             if part.size:
@@ -178,9 +181,6 @@ class ServedUnits:
             at += size
         return at >= end
 
-    def _file_numbers(self, positions: Int64s) -> Int64s:
-        return file_numbers(self._loaded.segments, self._loaded.file_size, positions)
-
     def has_anywhere(self, records: RecordArrays) -> Bools:
         """For each record whether any unit points to it; reads the queue, so it is asked for misplaced ones only.
 
@@ -207,22 +207,20 @@ class ServedUnits:
         self._span = (low, high)
         return is_served
 
-    def _pulled(self) -> Iterator[NDArray[np.void]]:
+    def _pulled(self) -> Iterator[Units]:
         """The units of a batch queue that a client gets."""
         assert self._queue is not None
-        holding = [segment for segment in self._loaded.segments if self._loaded.length(segment)]
-
-        def units_of(segment: Segment) -> NDArray[np.void]:
-            return self._units(segment, 0, self._loaded.length(segment))
-
-        for segment, units, given in pulled_units(self._queue, holding, units_of):
+        loaded = self._loaded
+        holding = [segment for segment in loaded.segments if loaded.length(segment)]
+        files = pulled_units(self._queue, holding, lambda segment: self._units(segment, 0, loaded.length(segment)))
+        for segment, units, given in files:
             count = self._handed_out(segment) // self._unit_size
             yield units[:count][given[:count]]
 
-    def _blocks(self) -> Iterator[tuple[int, NDArray[np.void]]]:
+    def _blocks(self) -> Iterator[tuple[int, Units]]:
         """All units, many at a time, and the stream position of the first of them."""
         starts = np.array([segment.start for segment in self._loaded.segments], np.int64)
-        for number in np.unique(self._file_numbers(starts)).tolist():
+        for number in np.unique(file_numbers(self._loaded.segments, self._loaded.file_size, starts)).tolist():
             segment = self._loaded.segments[number]
             # What a wrong name leaves below the file's own start, or below the minimum, is never read.
             inside = segment.start % self._loaded.file_size
@@ -239,7 +237,7 @@ class ServedUnits:
         whole -= bool(rest) and self._fails_at_part
         return min(whole * self._unit_size, max(0, self._end - segment.start))
 
-    def _units(self, segment: Segment, start: int, end: int) -> NDArray[np.void]:
+    def _units(self, segment: Segment, start: int, end: int) -> Units:
         """Units of a file; one that no pull can pass leads nowhere, for its address leads to what makes brokers throw.
 
         Brokers since 5.0 look at the next unit of the file before they end a pull.
@@ -261,6 +259,18 @@ class ServedUnits:
         return units
 
 
+def served_by_queue(
+    queues: Mapping[QueueName, QueueState | DatabaseQueueState], log_minimum: int
+) -> dict[QueueName, ServedUnits | DatabaseServedUnits]:
+    """What each queue serves after a start."""
+    return {
+        name: DatabaseServedUnits(state, log_minimum)
+        if isinstance(state, DatabaseQueueState)
+        else ServedUnits(state, log_minimum)
+        for name, state in queues.items()
+    }
+
+
 def file_numbers(segments: Sequence[Segment], size: int, positions: Int64s) -> Int64s:
     """The number of the file in which a broker looks for each position; -1 where no file holds it.
 
@@ -279,16 +289,10 @@ def file_numbers(segments: Sequence[Segment], size: int, positions: Int64s) -> I
     return np.where(is_there, expected, numbers)
 
 
-# Which units of a batch queue a client gets that pulls one message after the other.
-
-
-Units = NDArray[np.void]
-
-
 def pulled_units(
     queue: BatchQueue, segments: Sequence[Segment], units_of: Callable[[Segment], Units]
 ) -> Iterator[tuple[Segment, Units, Bools]]:
-    """A file, all of its units, and which of them clients get from the queue's minimum on.
+    """A file of a batch queue, all of its units, and which of them clients get that pull one message after the other.
 
     Args:
         segments: the queue's files that hold units.
@@ -308,7 +312,8 @@ def pulled_units(
         at = max(at, lower)
         if at < upper:
             units = units_of(segments[number])
-            given, at = given_units(*_bounds(units), at, upper)
+            bases = units["base_queue_offset"].astype(np.int64)
+            given, at = given_units(bases, bases + units["batch_size"].astype(np.int64), at, upper)
             yield segments[number], units, given
 
 
@@ -342,8 +347,3 @@ def searched(bases: Int64s, queue_offsets: Int64s) -> NDArray[np.intp]:
         high = np.where(is_hit, middle, np.where(open_ & ~is_below, middle - 1, high))
     takes_high = (bases[low] != queue_offsets) & (bases[high] <= queue_offsets)
     return np.where(takes_high, high, low)
-
-
-def _bounds(units: Units) -> tuple[Int64s, Int64s]:
-    bases = units["base_queue_offset"].astype(np.int64)
-    return bases, bases + units["batch_size"].astype(np.int64)

@@ -5,9 +5,9 @@ Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -20,26 +20,25 @@ from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.shown_topics import shown_topics
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.engine.segments.open_files import OpenFiles, ReadCache
 from rmqtool.forecast import load
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseState
 from rmqtool.forecast.demands import demand_simulated
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
-from rmqtool.forecast.log_recovery import LogState, ScanResult
-from rmqtool.forecast.log_scan import PlainRecords, Records
+from rmqtool.forecast.log_recovery import LogState, PlainRecords, Records, ScanResult, StartChoice
 from rmqtool.forecast.options import ForecastOptions
-from rmqtool.forecast.queue_sides import ONLY_FILES, ONLY_ROCKSDB, AnyQueueState, LoadedSide, QueueSides
 from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
-from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UNIT_SIZE
+from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import TOPICS, topics, whole_topics
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.queue_database import QueueDatabase
-from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.directory import QueueFiles, QueueRoles, Segment, Store
 from rmqtool.store.dledger_files import dledger_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
@@ -48,6 +47,162 @@ from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
 from rmqtool.store.source import Closable, read_range
 
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
+
+
+AnyQueueState = QueueState | DatabaseQueueState
+MakeQueue = Callable[[QueueName, bool], AnyQueueState]
+"""An empty queue of a name; the flag says whether it is a batch queue."""
+ONLY_FILES: Final = QueueRoles(reads="file", assigns="file")
+ONLY_ROCKSDB: Final = QueueRoles(reads="rocksdb", assigns="rocksdb")
+
+
+@dataclass
+class LoadedSide:
+    """The queues of one side; `database` is None where they are in files."""
+
+    make: MakeQueue
+    database: DatabaseState | None = None
+    takes_light_queues: bool = True
+    on_entered: Callable[[QueueEntries], None] | None = None
+    queues: dict[QueueName, AnyQueueState] = field(default_factory=dict)
+    _are_shut: bool = False
+
+    @property
+    def end(self) -> int:
+        """Physical offset up to which records count as entered."""
+        if self.database is not None:
+            return self.database.dispatched
+        return max((queue.physical_end for queue in self.queues.values()), default=NOTHING_ENTERED)
+
+    def recover(self) -> None:
+        """Find the end of every queue.
+
+        Raises:
+            LoadFailure: the broker does not start on one.
+        """
+        if self.database is not None and self.database.database.is_dispatched_short:
+            directory = self.database.database.directory
+            raise LoadFailure(f"{directory}: the value of CHECKPOINT_TOPIC has less than 8 bytes")
+        for queue in self.queues.values():
+            queue.recover()
+            if isinstance(queue, QueueState):
+                queue.recover_extension()
+
+    def put(self, all_entries: Sequence[QueueEntries]) -> None:
+        """Enter records up to the first whose topic holds a zero: no file can be made for it, and the queues are shut.
+
+        The queues of later records are made all the same, and stay as they are (`RunningFlags#makeLogicsQueueError`).
+        """
+        limit = NOTHING_ENTERED if self._are_shut else JAVA_LONG_MAX
+        for entries in all_entries:
+            if b"\0" in entries.topic and entries.own.any() and self.database is None:
+                self._are_shut = True
+                limit = min(limit, int(entries.physical_offsets[entries.own].min()))
+        for entries in all_entries:
+            if not self.takes_light_queues and not entries.own.any():
+                continue
+            queue = self.queue((decode_java_utf8(entries.topic), entries.queue_id), is_batch=entries.is_batch)
+            entered = entries if self.takes_light_queues else entries.some(entries.own)
+            entered = entered.some(entered.physical_offsets < limit) if self._are_shut else entered
+            if entered.physical_offsets.size and b"\0" not in entered.topic:
+                queue.put(entered)
+                if self.on_entered is not None:
+                    self.on_entered(entered)
+
+    def truncate(self, end_before: int, log_end: int) -> None:
+        """Cut the queues where the log ends.
+
+        Args:
+            end_before: physical offset that the queues reached, by which the broker decides whether to cut.
+        """
+        if end_before >= log_end:
+            for queue in self.queues.values():
+                queue.truncate(log_end)
+
+    def queue(self, name: QueueName, *, is_batch: bool) -> AnyQueueState:
+        """A queue, made if there is none yet."""
+        if name not in self.queues:
+            self.queues[name] = self.make(name, is_batch)
+        return self.queues[name]
+
+
+@dataclass(frozen=True)
+class QueueSides:
+    """All sides that a broker loads, files first; `roles` say what each is for."""
+
+    sides: tuple[LoadedSide, ...]
+    roles: QueueRoles
+
+    @property
+    def assigning(self) -> LoadedSide:
+        """The side that gives new messages their queue offsets."""
+        return self._side(self.roles.assigns)
+
+    @property
+    def reading(self) -> LoadedSide:
+        """The side that answers pulls."""
+        return self._side(self.roles.reads)
+
+    @property
+    def second(self) -> LoadedSide | None:
+        """The side that does not assign offsets; None where there is one only."""
+        return next((side for side in self.sides if side is not self.assigning), None)
+
+    @property
+    def database(self) -> LoadedSide | None:
+        """The side in RocksDB."""
+        return next((side for side in self.sides if side.database is not None), None)
+
+    def served(self) -> Mapping[QueueName, AnyQueueState]:
+        """The queues that pulls are answered from."""
+        return self._chosen(self.reading)
+
+    def next_offsets(self) -> dict[QueueName, int]:
+        """Queue offsets of the next messages."""
+        return {name: queue.maximum() for name, queue in self._chosen(self.assigning).items()}
+
+    def initialize_second(self) -> None:
+        """Give the second side the ends of the files where it has others, which hides what it has.
+
+        The queues of a database are not known yet where that assigns the offsets, so the files stay as they are.
+        Broker: `CombineConsumeQueueStore#verifyAndInitOffsetForAllStore`.
+
+        Raises:
+            LoadFailure: the side that is read has other messages, and the broker does not start.
+        """
+        second = self.second
+        if second is None or second.database is None:
+            return
+        differing: list[QueueName] = []
+        for name, queue in self.assigning.queues.items():
+            maximum, other = queue.maximum(), second.queues.get(name)
+            known = other.maximum() if other is not None else 0
+            if maximum == known or (maximum <= 0 and known <= 0):
+                continue
+            if known > 0 and self.roles.light_in_rocksdb and name[0].startswith(LMQ_PREFIX):
+                continue
+            if known > 0:
+                differing.append(name)
+            state = second.queue(name, is_batch=False)
+            assert isinstance(state, DatabaseQueueState), "its queues are in a database"
+            state.set_end(maximum)
+        if differing and self.reading is second:
+            topic, queue_id = min(differing)
+            raise LoadFailure(
+                f"{topic}/{queue_id}: the queue in RocksDB, which is read, ends elsewhere than the one in files, which "
+                f"assigns the queue offsets (queues: {len(differing)})"
+            )
+
+    def _side(self, kind: str) -> LoadedSide:
+        return next((side for side in self.sides if (side.database is not None) == (kind == "rocksdb")), self.sides[0])
+
+    def _chosen(self, side: LoadedSide) -> Mapping[QueueName, AnyQueueState]:
+        """The queues of a side, light ones from the database where only that has them."""
+        database = self.database
+        if not self.roles.light_in_rocksdb or database is None or database is side:
+            return side.queues
+        own = {name: queue for name, queue in side.queues.items() if not name[0].startswith(LMQ_PREFIX)}
+        return own | {name: queue for name, queue in database.queues.items() if name[0].startswith(LMQ_PREFIX)}
 
 
 class Simulation(Closable):
@@ -60,6 +215,7 @@ class Simulation(Closable):
         queues_reach: physical offset up to which the queues reach before recovery cuts them.
         entered: what the start enters into the queues that pulls are answered from, by where a log file begins.
         not_simulated: what is left out, as sentences.
+        topics_config: `config/topics.json`.
         whole_topics: all topics that are configured; None where no whole configuration tells.
         tells_generations: whether a queue that began again tells of a deletion: a broker wrote a configuration.
     """
@@ -100,12 +256,12 @@ class Simulation(Closable):
         self._plain, self._past_obstacles = plain, past_obstacles
         self.not_simulated: list[str] = []
         self._configs = StoreConfigs(store.view) if configs is None else configs
-        self._topics_config = self._configs.of(TOPICS)[TOPICS]
-        self._topics = topics(self._topics_config)
-        self.whole_topics = whole_topics(self._topics_config)
+        self.topics_config = self._configs.of(TOPICS)[TOPICS]
+        self._topics = topics(self.topics_config)
+        self.whole_topics = whole_topics(self.topics_config)
         self.tells_generations = self.whole_topics is not None or shown_topics(store, self._configs) is not None
         self.sides = self._queue_sides()
-        self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_FILE_UNITS * UNIT_SIZE, UNIT_SIZE)
+        self._file_size = -(-(store.consumequeue_file_size or DEFAULT_FILE_UNITS * UNIT_SIZE) // UNIT_SIZE) * UNIT_SIZE
         self._batch_file_size = store.batch_file_size or DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE
         self.settings = DispatchSettings(
             rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, self._batch_topics()))
@@ -122,7 +278,7 @@ class Simulation(Closable):
             UnknownSizeError: nothing shows the size of a log file.
             UnreadableError: a file cannot be read.
         """
-        self._refuse_other_kinds()
+        self._demand_simulated()
         if self.options.why_not is not None:
             self.why_not = self.options.why_not
             return
@@ -145,7 +301,7 @@ class Simulation(Closable):
         Raises:
             UnsupportedError, UnreadableError: see `run`.
         """
-        self._refuse_other_kinds()
+        self._demand_simulated()
         with suppress(LoadFailure):  # what is wrong with a queue says nothing of the log
             self._load()
         if self.log is None or not self.log.segments:
@@ -154,7 +310,8 @@ class Simulation(Closable):
             for queue in side.queues.values():
                 queue.recover()
         try:
-            return self.log.segments[self._first_file(self.log, self._start_choice(self.log))].start
+            choice = self._start_choice(self.log)
+            return self.log.segments[choice.file_number(self.log.segments, crashed=self.crashed)].start
         except LoadFailure:
             return None
 
@@ -169,7 +326,7 @@ class Simulation(Closable):
         self.overlay.close()
         self.sides = QueueSides((), ONLY_FILES)
 
-    def _refuse_other_kinds(self) -> None:
+    def _demand_simulated(self) -> None:
         store, rules = self.store, self.rules
         demand_simulated(store, rules)
         second = store.second_database if store.settings.queue_roles is not None else None
@@ -199,22 +356,19 @@ class Simulation(Closable):
             load.demand_queue_database(store, rules)
         for side in self.sides.sides:
             if side.database is None:
-                self._load_queue_files(side.queues)
+                loaded_queues = load.load_queues(
+                    self.overlay, self._file_size, self._batch_file_size, self.rules, self._batch_topics(),
+                    past_obstacles=self._past_obstacles,
+                )  # fmt: skip
+                for queue in loaded_queues:
+                    side.queues[queue.topic, queue.queue_id] = state = self._state(queue)
+                    self._load_extension(queue, state)
             else:
                 side.database.log_minimum = self.log.minimum
                 side.queues.update({name: side.make(name, False) for name in side.database.database.names})
         with self._obstacle():
             load.demand_side_stores(store, rules, self._configs)
         self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
-
-    def _load_queue_files(self, queues: dict[QueueName, AnyQueueState]) -> None:
-        loaded_queues = load.load_queues(
-            self.overlay, self._file_size, self._batch_file_size, self.rules, self._batch_topics(),
-            past_obstacles=self._past_obstacles,
-        )  # fmt: skip
-        for queue in loaded_queues:
-            queues[queue.topic, queue.queue_id] = state = self._state(queue)
-            self._load_extension(queue, state)
 
     @contextmanager
     def _obstacle(self) -> Iterator[None]:
@@ -250,39 +404,39 @@ class Simulation(Closable):
             self.scanned = ScanResult(0, 0, None)
             if self.crashed or self.rules.empty_log_destroys_queues_after_clean_stop:
                 for side in self.sides.sides:
-                    side.destroy()
+                    for queue in side.queues.values():
+                        queue.destroy()
         elif self.store.has_dledger_log:
-            self._recover_member(self.log)
+            # Nothing is dropped that a start may leave, and all entered that it may enter
+            # (`DLedgerCommitLog#recoverNormally`, `#recoverAbnormally`).
+            end = self.log.member_end()
+            if self.crashed and self.rules.dledger_skips_headers:
+                self._dispatch_all(self.log.member_records())
+            self.scanned = ScanResult(self.log.minimum, end, None)
+            for side in self.sides.sides:
+                side.truncate(side.end, end)
+            self.log.end = end
         else:
-            self._recover_log(self.log)
+            ends = [side.end for side in self.sides.sides]
+            self.scanned = self._dispatch_scanned(self.log)
+            for side, end in zip(self.sides.sides, ends, strict=True):
+                side.truncate(side.end if self.rules.queues_maximum_read_again else end, self.scanned.end)
+            self.log.truncate(self.scanned.end)
         self._fill_queue_table()
-
-    def _recover_member(self, log: LogState) -> None:
-        """Recover a log of DLedger; nothing is dropped that a start may leave, and all entered that it may enter.
-
-        Broker: `DLedgerCommitLog#recoverNormally`, `#recoverAbnormally`.
-        """
-        end = log.member_end()
-        if self.crashed and self.rules.dledger_skips_headers:
-            self._dispatch_all(log.member_records())
-        self.scanned = ScanResult(log.minimum, end, None)
-        for side in self.sides.sides:
-            side.truncate(side.end, end)
-        log.end = end
 
     def _start_choice(self, log: LogState) -> StartChoice:
         choice, second = self._choice_of(log, self.sides.assigning), self.sides.second
         if second is None:
             return choice
         is_known = second.end > 0 or not self.rules.new_side_is_skipped
-        is_needed = self.sides.roles.light_in_rocksdb and second.database is not None
         return replace(
-            choice, second=self._choice_of(log, second) if is_known else None, demands_second=is_needed,
+            choice,
+            second=self._choice_of(log, second) if is_known else None,
+            demands_second=self.sides.roles.light_in_rocksdb and second.database is not None,
             reads_second=self.sides.reading is second,
-        )  # fmt: skip
+        )
 
     def _choice_of(self, log: LogState, side: LoadedSide) -> StartChoice:
-        """By what one side says."""
         in_database, dispatched_end = side.database is not None, side.end
         by_checkpoint = self.rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT
         if self.crashed and not in_database and by_checkpoint:
@@ -291,20 +445,17 @@ class Simulation(Closable):
             self.rules, self.options, self.checkpoint, log.first_record, side.end, dispatched_end, in_database
         )
 
-    def _first_file(self, log: LogState, choice: StartChoice) -> int:
-        return choice.abnormal(log.segments) if self.crashed else choice.normal(log.segments)
-
-    def _recover_log(self, log: LogState) -> None:
+    def _dispatch_scanned(self, log: LogState) -> ScanResult:
         choice = self._start_choice(log)
-        ends = [side.end for side in self.sides.sides]
-        self.scanned = self._dispatch_scanned(log, self._first_file(log, choice), choice)
-        for side, end in zip(self.sides.sides, ends, strict=True):
-            side.truncate(side.end if self.rules.queues_maximum_read_again else end, self.scanned.end)
-        log.truncate(self.scanned.end)
-
-    def _dispatch_scanned(self, log: LogState, first: int, choice: StartChoice) -> ScanResult:
-        known = -1 if self.crashed else self._dispatched_before(choice)
-        scan = log.scan(first, known)
+        known = -1  # physical offset up to which recovery dispatches nothing
+        if not self.crashed and self.rules.normal_dispatch is NormalDispatch.NONE:
+            known = JAVA_LONG_MAX
+        elif not self.crashed:
+            is_by_queues = self.rules.normal_dispatch is NormalDispatch.ABOVE_QUEUES
+            known = choice.queues_end if is_by_queues else choice.dispatched_end
+            if self.sides.second is not None:
+                known = min(known, self.sides.second.end)
+        scan = log.scan(choice.file_number(log.segments, crashed=self.crashed), known)
         while True:
             try:
                 records = next(scan)
@@ -318,17 +469,6 @@ class Simulation(Closable):
             elif above.any():
                 self._dispatch(records._replace(rows=records.rows[above]))
 
-    def _dispatched_before(self, choice: StartChoice) -> int:
-        """Physical offset up to which recovery after a clean stop dispatches nothing."""
-        match self.rules.normal_dispatch:
-            case NormalDispatch.NONE:
-                return JAVA_LONG_MAX
-            case NormalDispatch.ABOVE_QUEUES:
-                known = choice.queues_end
-            case _:
-                known = choice.dispatched_end
-        return known if self.sides.second is None else min(known, self.sides.second.end)
-
     def _start(self) -> None:
         if self.index.why_not is not None and not self._past_obstacles:  # it has recovered all the same, and ends
             raise LoadFailure(self.index.why_not)
@@ -336,17 +476,16 @@ class Simulation(Closable):
         assert log is not None
         from_queues = kind is ReputStart.QUEUES or (kind is ReputStart.CONFIRMED and self.options.recheck_queues)
         if self.store.has_dledger_log:
-            self._dispatch_all(log.member_records(self.sides.reading.end if from_queues else self._committed_end()))
+            begin = self.sides.reading.end
+            if not from_queues:  # once a leader is elected (`DLedgerCommitLog#getConfirmOffset`)
+                member_log = dledger_log(self.store)
+                begin = member_log.committed_end() if member_log is not None else 0
+            self._dispatch_all(log.member_records(begin))
         elif not log.segments or not from_queues:
             return
         elif (stays_at := self._dispatch_all(log.dispatched_after_start(self.sides.reading.end))) is not None:
             raise LoadFailure(f"dispatch waits forever at physical offset {stays_at}, where there is no record")
         self._fill_queue_table()
-
-    def _committed_end(self) -> int:
-        """From where on a member dispatches once a leader is elected (`DLedgerCommitLog#getConfirmOffset`)."""
-        log = dledger_log(self.store)
-        return log.committed_end() if log is not None else 0
 
     def _dispatch_all(self, records: Generator[Records, None, int | None]) -> int | None:
         """Enter what a part of the log gives; the value is the generator's."""
@@ -369,18 +508,18 @@ class Simulation(Closable):
             if self._chunk.is_full:
                 self._dispatch_gathered()
             return
-        self._put([
+        all_entries = [
             entries._replace(physical_offsets=np.full_like(entries.physical_offsets, own_offset))
             for entries in queue_entries(records.rows, records.topics, records.texts, self.settings)
-        ])  # fmt: skip
-
-    def _dispatch_gathered(self) -> None:
-        self._put(self._chunk.entries())
-        self._chunk.clear()
-
-    def _put(self, all_entries: Sequence[QueueEntries]) -> None:
+        ]
         for side in self.sides.sides:
             side.put(all_entries)
+
+    def _dispatch_gathered(self) -> None:
+        entries = self._chunk.entries()
+        for side in self.sides.sides:
+            side.put(entries)
+        self._chunk.clear()
 
     def _note_entered(self, entries: QueueEntries) -> None:
         assert self.log is not None
@@ -399,7 +538,8 @@ class Simulation(Closable):
         self.next_queue_offsets = self.sides.next_offsets()
         for side in self.sides.sides:
             with self._obstacle():
-                side.correct_minimum(self.log.minimum)
+                for queue in side.queues.values():
+                    queue.correct_minimum(self.log.minimum)
 
     def _read_checkpoint(self) -> Checkpoint:
         """The fields that the version knows."""
@@ -416,7 +556,12 @@ class Simulation(Closable):
         store, rules, roles = self.store, self.rules, self.store.settings.queue_roles
         if rules.rocksdb_queues and store.queue_database is not None:
             return QueueSides((self._database_side(store.queue_database),), ONLY_ROCKSDB)
-        files = LoadedSide(self._empty_file_queue)
+
+        def empty_file_queue(name: QueueName, is_batch: bool) -> QueueState:
+            root = load.BATCH_CONSUMEQUEUE if is_batch else load.CONSUMEQUEUE
+            return self._state(LoadedQueue(*name, f"{root}/{name[0]}/{name[1]}", is_batch, ()))
+
+        files = LoadedSide(empty_file_queue)
         if roles is None or not rules.combines_queue_sides or store.second_database is None:
             return QueueSides((files,), ONLY_FILES)
         roles = roles if rules.light_queues_in_rocksdb else roles._replace(light_in_rocksdb=False)
@@ -429,19 +574,7 @@ class Simulation(Closable):
         state = DatabaseState(database, self.rules, lambda name: truncates_all or 0 <= name[1] < counts.get(name[0], 0))
         return LoadedSide(lambda name, _is_batch: DatabaseQueueState(name, state), state)
 
-    def _empty_file_queue(self, name: QueueName, is_batch: bool) -> QueueState:
-        root = load.BATCH_CONSUMEQUEUE if is_batch else load.CONSUMEQUEUE
-        return self._state(LoadedQueue(*name, f"{root}/{name[0]}/{name[1]}", is_batch, ()))
-
-    def topic_assumptions(self) -> tuple[str, ...]:
-        """See `load.topic_assumptions`."""
-        return load.topic_assumptions(self._topics_config, self.store, self.rules)
-
     def _batch_topics(self) -> frozenset[str]:
         if not self.rules.batch_queues or self.sides.assigning.database is not None:
             return frozenset()
-        return load.configured_batch_topics(self._topics_config, self.store)
-
-
-def _whole_units(size: int, unit_size: int) -> int:
-    return -(-size // unit_size) * unit_size
+        return load.configured_batch_topics(self.topics_config, self.store)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Final
 
 _BLANKS: Final = " \t\f"
-_ENDS: Final = "\r\n"
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEX: Final = re.compile("[0-9A-Fa-f]{4}")
 _DOUBLE: Final = re.compile(
@@ -31,7 +30,17 @@ def parse_properties(content: bytes) -> dict[str, str]:
     """
     properties: dict[str, str] = {}
     for line in _logical_lines(content.decode("latin-1")):
-        name_end, value_start = _separator(line)
+        name_end, is_escaped = 0, False
+        while name_end < len(line) and (is_escaped or line[name_end] not in f"=:{_BLANKS}"):
+            is_escaped = line[name_end] == "\\" and not is_escaped
+            name_end += 1
+        value_start, has_sign = name_end, False
+        while value_start < len(line):
+            if line[value_start] in "=:" and not has_sign:
+                has_sign = True
+            elif line[value_start] not in _BLANKS:
+                break
+            value_start += 1
         properties[_unescaped(line[:name_end])] = _unescaped(line[value_start:])
     return properties
 
@@ -52,22 +61,6 @@ def _logical_lines(text: str) -> Iterator[str]:
             line = ""
     if line:
         yield line
-
-
-def _separator(line: str) -> tuple[int, int]:
-    """Where the name ends and the value starts."""
-    name_end, is_escaped = 0, False
-    while name_end < len(line) and (is_escaped or line[name_end] not in f"=:{_BLANKS}"):
-        is_escaped = line[name_end] == "\\" and not is_escaped
-        name_end += 1
-    value_start, has_sign = name_end, False
-    while value_start < len(line):
-        if line[value_start] in "=:" and not has_sign:
-            has_sign = True
-        elif line[value_start] not in _BLANKS:
-            break
-        value_start += 1
-    return name_end, value_start
 
 
 def _unescaped(text: str) -> str:
@@ -121,14 +114,12 @@ def parse_java_double(text: str) -> float | None:
     sign = -1.0 if text.lstrip(_TRIMMED).startswith("-") else 1.0
     if match["word"] is not None:
         return sign * float(match["word"])
-    return sign * (float(match["decimal"]) if match["decimal"] is not None else _hexadecimal(match["hex"]))
-
-
-def _hexadecimal(text: str) -> float:
+    if match["decimal"] is not None:
+        return sign * float(match["decimal"])
     try:
-        return float.fromhex(text)
+        return sign * float.fromhex(match["hex"])
     except OverflowError:
-        return float("inf")
+        return sign * float("inf")
 
 
 def parse_java_boolean(text: str) -> bool:

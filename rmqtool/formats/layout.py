@@ -79,15 +79,9 @@ class Format:
         """The fixed fields as a packed numpy dtype, big-endian."""
         import numpy as np
 
-        columns = []
-        for field in self.fixed_fields:
-            code = (
-                f">i{field.size}"
-                if field.is_integer and field.size != 1
-                else ("i1" if field.is_integer else f"V{field.size}")
-            )
-            columns.append((field.name, code))
-        return np.dtype(columns)
+        return np.dtype(
+            [(field.name, f">i{field.size}" if field.is_integer else f"V{field.size}") for field in self.fixed_fields]
+        )
 
 
 def fields_of(struct: construct.Struct) -> tuple[Field, ...]:
@@ -96,7 +90,10 @@ def fields_of(struct: construct.Struct) -> tuple[Field, ...]:
     position: int | None = 0
     for name, declared, doc in _flat(struct, ""):
         size = size_of(declared)
-        fields.append(Field(name, position, size, _code(declared, size), doc))
+        code = f"{size}s" if size is not None else None
+        if isinstance(declared, construct.FormatField):
+            code = INTEGER_CODES[declared.length]
+        fields.append(Field(name, position, size, code, doc))
         position = None if position is None or size is None else position + size
     return tuple(fields)
 
@@ -112,22 +109,11 @@ def size_of(declared: Any) -> int | None:
 def _flat(struct: construct.Struct, prefix: str) -> list[tuple[str, Any, str]]:
     rows: list[tuple[str, Any, str]] = []
     for member in struct.subcons:
-        inner = _bare(member)
+        inner = member
+        while isinstance(inner, construct.Renamed | construct.Rebuild):
+            inner = inner.subcon
         if isinstance(inner, construct.Struct):
             rows += _flat(inner, f"{prefix}{member.name}.")
         else:
             rows.append((prefix + member.name, inner, member.docs))
     return rows
-
-
-def _bare(member: Any) -> Any:
-    """The declaration inside a field's name, doc text and rebuild rule."""
-    while isinstance(member, construct.Renamed | construct.Rebuild):
-        member = member.subcon
-    return member
-
-
-def _code(declared: Any, size: int | None) -> str | None:
-    if isinstance(declared, construct.FormatField):
-        return INTEGER_CODES[declared.length]
-    return f"{size}s" if size is not None else None

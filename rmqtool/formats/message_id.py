@@ -95,7 +95,11 @@ def parse_offset_message_id(text: str) -> OffsetMessageId:
     Raises:
         ValueError: the text is no such id.
     """
-    raw = _hex(text)
+    if len(text) not in (V4_ID_LENGTH, V6_ID_LENGTH):
+        raise ValueError(f"a message id has 32 or 56 hex characters, this one {len(text)}")
+    if not HEX_DIGITS.issuperset(text):  # bytes.fromhex would skip spaces
+        raise ValueError(f"not hexadecimal: {text!r}")
+    raw = bytes.fromhex(text)
     return OffsetMessageId(host_text(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True))
 
 
@@ -118,11 +122,3 @@ def message_ids(text: str) -> tuple[str, ...]:
     printed = _PRINTED.findall(text)
     ids = tuple(dict.fromkeys(form for match in printed for form in (match, match.upper())))
     return ids or (text.strip().strip("\"'[](),;"),)
-
-
-def _hex(text: str) -> bytes:
-    if len(text) not in (V4_ID_LENGTH, V6_ID_LENGTH):
-        raise ValueError(f"a message id has 32 or 56 hex characters, this one {len(text)}")
-    if not HEX_DIGITS.issuperset(text):  # bytes.fromhex would skip spaces
-        raise ValueError(f"not hexadecimal: {text!r}")
-    return bytes.fromhex(text)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.engine.append.log_dispatcher import LogDispatcher, dispatch_from
-from rmqtool.engine.append.open_writer import config_of, existing_dispatcher, last_units, new_dispatcher
+from rmqtool.engine.append.open_writer import config_of, last_units, open_dispatcher
 from rmqtool.engine.append.store_writer import ABORT, CHECKPOINT, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.reading.reader import open_reader
@@ -399,11 +399,11 @@ class BuilderBehind(Closable):
     ) -> LogDispatcher:
         store = look()
         if store is None:
-            return new_dispatcher(self._sink, self._rules, config)
+            return open_dispatcher(self._sink, self._rules, config)
         if store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
             raise UnsupportedError(f"{store.view.label}: --build does not write consume queues in RocksDB")
         reader = self._stack.enter_context(open_reader(store, self._rules))
-        dispatcher = existing_dispatcher(store, reader, self._sink, self._rules, config_of(store, config))
+        dispatcher = open_dispatcher(self._sink, self._rules, config_of(store, config), reader=reader)
         if built_offset is None:
             built_offset = max((begin + size for begin, size in last_units(reader)), default=store.commitlog[0].start)
         dispatch_from(store, dispatcher, built_offset, log_end)
@@ -411,7 +411,7 @@ class BuilderBehind(Closable):
         changed = look()
         assert changed is not None
         # Queues have grown by what was dispatched just now, and some of them are new.
-        dispatcher.go_on_from(self._stack.enter_context(open_reader(changed, self._rules)))
+        dispatcher.existing = self._stack.enter_context(open_reader(changed, self._rules))
         return dispatcher
 
     def dispatch(self, physical_offset: int, block: bytearray) -> None:

@@ -26,7 +26,11 @@ _BUSY: Final = (errno.EACCES, errno.EAGAIN)
 
 
 class StoreLock(Closable):
-    """The lock of a store directory, held until it is closed."""
+    """The lock of a store directory, held until it is closed.
+
+    Attributes:
+        was_missing: there was no `lock` before; True lets it go in the end, as where a run that was killed has made it.
+    """
 
     def __init__(
         self, root: Path, log_directories: tuple[Path, ...] = (), *, makes_file: bool = True, leaves_trace: bool = True
@@ -45,7 +49,7 @@ class StoreLock(Closable):
             WriteError: the file may not be opened or written.
         """
         self._root, self._logs, self._descriptor = root, log_directories, -1
-        self._leaves_trace, self._is_made = leaves_trace, False
+        self._leaves_trace, self.was_missing = leaves_trace, False
         self._directory = _directory_locked(root)
         try:
             if makes_file:
@@ -95,25 +99,21 @@ class StoreLock(Closable):
     def _take(self) -> None:
         if self._descriptor >= 0:
             return
-        self._descriptor, self._is_made = _locked(self._root, keeps_times=not self._leaves_trace)
+        self._descriptor, self.was_missing = _locked(self._root, keeps_times=not self._leaves_trace)
         # Looked at only now: a broker that came in between is either seen here or meets the lock. The databases'
         # locks are files of their own, and `lock` itself is asked about through the descriptor that is open.
         _require_unused(self._root, self._logs)
 
-    @property
-    def was_missing(self) -> bool:
-        """Whether there was no `lock` before."""
-        return self._is_made
-
-    def set_missing(self) -> None:
-        """Let `lock` go in the end: a run that was killed has made it."""
-        self._is_made = True
-
     def close(self) -> None:
         """Let go of it; the file stays, as the broker leaves it, unless this lock leaves no trace and has made it."""
-        if self._is_made and not self._leaves_trace and self._descriptor >= 0:
+        if self.was_missing and not self._leaves_trace and self._descriptor >= 0:
             with suppress(OSError):  # it is in nobody's way
-                _remove(self._root, self._descriptor)
+                # Only if it is still the file that was locked.
+                path, store, held = self._root / LOCK_NAME, self._root.stat(), os.fstat(self._descriptor)
+                named = path.lstat()
+                if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino):
+                    path.unlink()
+                    _set_times(self._root, store)
         for descriptor in (self._descriptor, self._directory):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -211,15 +211,6 @@ def _opened(path: Path, *, keeps_times: bool) -> tuple[int, bool]:
         os.close(descriptor)
         raise
     return descriptor, True
-
-
-def _remove(root: Path, descriptor: int) -> None:
-    """Remove `lock` while it is held, if that is still the file that was locked."""
-    path, store, held = root / LOCK_NAME, root.stat(), os.fstat(descriptor)
-    named = path.lstat()
-    if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino):
-        path.unlink()
-        _set_times(root, store)
 
 
 def _set_times(directory: Path, state: os.stat_result) -> None:

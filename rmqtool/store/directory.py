@@ -9,7 +9,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from posixpath import normpath
 from sys import intern
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -27,7 +27,6 @@ from rmqtool.store.file_kinds import (
 from rmqtool.store.list_files import list_files
 from rmqtool.store.log_entries import move_log, named_logs, set_twins_aside
 from rmqtool.store.log_reach import record_end_across
-from rmqtool.store.queue_roles import QueueRoles
 from rmqtool.store.sizes import (
     DEFAULT_LOG_FILE_SIZE,
     LogFileSize,
@@ -89,6 +88,20 @@ class QueueFiles:
     @property
     def directory(self) -> str:
         return self.segments[0].path.rpartition("/")[0]
+
+
+class QueueRoles(NamedTuple):
+    """What the two sides are for where queues are written to files and to RocksDB; each is `file` or `rocksdb`.
+
+    Attributes:
+        reads: the side that pulls are answered from (combineCQPreferCQType).
+        assigns: the side that gives new messages their queue offsets (combineAssignOffsetCQType).
+        light_in_rocksdb: whether light queues are in RocksDB alone (combineCQUseRocksdbForLmq).
+    """
+
+    reads: str
+    assigns: str
+    light_in_rocksdb: bool = False
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,6 @@ def _has_named_ends(file: IndexFile, header: IndexHeader) -> bool:
 
 
 def _are_named(header: IndexHeader, first: IndexEntry, last: IndexEntry) -> bool:
-    """Whether the header names the records of the first and the last entry."""
     return (first.physical_offset, last.physical_offset) == (header.begin_physical_offset, header.end_physical_offset)
 
 

@@ -54,7 +54,8 @@ def list_files(view: StoreView, known: Iterable[Entry] = ()) -> ListedFile:
     _sort_in(view.list(""), listing, pending)
     while pending:
         directory = pending.pop()
-        if not (is_broker_directory(directory.path) or _is_own(directory)):
+        is_own = is_file_of_tool(directory.path) and directory.path.count("/") < OWN_DEPTH_MAX and not directory.is_link
+        if not (is_broker_directory(directory.path) or is_own):
             if not is_tiered_directory(directory.name):  # its metadata tells what belongs to it
                 listing.unknown_directories.append(directory.path)
             continue
@@ -86,8 +87,3 @@ def _sort_in(listed: list[Entry], listing: ListedFile, pending: list[Entry]) -> 
             pending.append(entry)
         else:
             listing.entries.append(entry)
-
-
-def _is_own(directory: Entry) -> bool:
-    is_below = is_file_of_tool(directory.path) and directory.path.count("/") < OWN_DEPTH_MAX
-    return is_below and not directory.is_link

@@ -105,35 +105,38 @@ def survey_store(
         UnreadableError: it may not be read.
         UsageError: the log of a store elsewhere is said to lie outside of it.
     """
+    settings = conf.settings() if conf is not None else Settings()
+    given: dict[str, object] = {
+        name: getattr(sizes, name, None)
+        for name in ("commitlog_file_size", "consumequeue_file_size", "index_entry_count")
+    }
+    given["index_slot_count"] = index_slots
+    if isinstance(place, StoreLocation) and place.path is None:
+        odd = [one for one in commitlog or () if one.is_absolute() or ".." in one.parts or ":" in str(one)]
+        if odd:
+            raise UsageError(f"--commitlog {odd[0]}: for a store at a URL this must be a directory inside the store")
+        given["commitlog_directories"] = tuple(map(str, commitlog)) if commitlog else None
+        return survey(place.view(), with_settings(settings, **given))
     path = place if isinstance(place, Path) else place.path
-    if path is None:
-        return _survey_elsewhere(place, commitlog, index_slots, conf, sizes)
-    settings = with_settings(
-        _settings_of(conf, path),
-        **_said_sizes(sizes),
-        commitlog_directories=tuple(relative_to_store(named, path) for named in commitlog) if commitlog else None,
-        index_slot_count=index_slots,
+    assert path is not None
+    # Of directories in the store a properties file may say so without naming the store's root.
+    plain, of_dledger = (
+        tuple(relative_to_store(Path(named), path) if named.startswith("/") else named for named in directories)
+        for directories in (settings.commitlog_directories, settings.dledger_directories)
     )
+    settings = replace(settings, commitlog_directories=plain, dledger_directories=of_dledger)
+    if commitlog:
+        given["commitlog_directories"] = tuple(relative_to_store(named, path) for named in commitlog)
     view = open_directory(path) if isinstance(place, Path) else place.view()
     for named in commitlog or ():
         open_directory(named)  # a mistyped path is an error, not a store without a log
     try:
-        return survey(view, settings)
+        return survey(view, with_settings(settings, **given))
     except NotAStoreError as error:
-        neighbour = _neighbour(path)
-        if neighbour is None:
+        neighbor = _neighbor(path)
+        if neighbor is None:
             raise
-        raise NotAStoreError(f"{path}: not a RocketMQ store, but {neighbour} is one") from error
-
-
-def _settings_of(conf: BrokerConf | None, root: Path) -> Settings:
-    """What a properties file says; of directories in the store it may say so without naming the store's root."""
-    settings = conf.settings() if conf is not None else Settings()
-    plain, of_dledger = (
-        tuple(relative_to_store(Path(named), root) if named.startswith("/") else named for named in directories)
-        for directories in (settings.commitlog_directories, settings.dledger_directories)
-    )
-    return replace(settings, commitlog_directories=plain, dledger_directories=of_dledger)
+        raise NotAStoreError(f"{path}: not a RocketMQ store, but {neighbor} is one") from error
 
 
 def relative_to_store(directory: Path, root: Path) -> str:
@@ -145,35 +148,7 @@ def relative_to_store(directory: Path, root: Path) -> str:
         return str(place)
 
 
-def _survey_elsewhere(
-    place: Path | StoreLocation,
-    commitlog: list[Path] | None,
-    index_slots: int | None,
-    conf: BrokerConf | None,
-    sizes: Settings | None,
-) -> Store:
-    """The store that a URL names, whose log is named relative to it."""
-    assert isinstance(place, StoreLocation)
-    outside = [named for named in commitlog or () if named.is_absolute() or ".." in named.parts or ":" in str(named)]
-    if outside:
-        raise UsageError(f"--commitlog {outside[0]}: for a store at a URL this must be a directory inside the store")
-    settings = with_settings(
-        conf.settings() if conf is not None else Settings(),
-        **_said_sizes(sizes),
-        commitlog_directories=tuple(map(str, commitlog)) if commitlog else None,
-        index_slot_count=index_slots,
-    )
-    return survey(place.view(), settings)
-
-
-def _said_sizes(sizes: Settings | None) -> dict[str, object]:
-    return {
-        name: getattr(sizes, name, None)
-        for name in ("commitlog_file_size", "consumequeue_file_size", "index_entry_count")
-    }
-
-
-def _neighbour(path: Path) -> Path | None:
+def _neighbor(path: Path) -> Path | None:
     """The store next to a directory that is none: people name the log's directory, or the one above the store."""
     candidates = [path / "store"]
     whole = path if path.name else path.resolve()  # "." has no name

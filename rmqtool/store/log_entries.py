@@ -24,19 +24,15 @@ def named_logs(
         of_dledger: those of which the settings say so.
     """
     named = tuple(directory.rstrip("/") or "/" for directory in directories)
-    of_dledger = tuple(dict.fromkeys((*of_dledger, *_entry_directories(view, named))))
+    by_name_or_content = (
+        directory
+        for directory in named
+        if kind_of(f"{directory}/{segment_name(0)}") is FileKind.DLEDGER or _begins_with_entry(view, directory)
+    )
+    of_dledger = tuple(dict.fromkeys((*of_dledger, *by_name_or_content)))
     if uses_dledger:
         named = tuple(path for path in named if path in of_dledger or view.stat(path) is not None)
     return named, of_dledger
-
-
-def _entry_directories(view: StoreView, directories: Sequence[str]) -> tuple[str, ...]:
-    """The directories that have the name of DLedger's, or whose first file begins with an entry, and not a record."""
-    return tuple(
-        directory
-        for directory in directories
-        if kind_of(f"{directory}/{segment_name(0)}") is FileKind.DLEDGER or _begins_with_entry(view, directory)
-    )
 
 
 def _begins_with_entry(view: StoreView, directory: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,11 +116,15 @@ def _is_own(root: Path, path: str, conf: BrokerConf) -> bool:
         return False
     if conf.store_root is not None:
         return conf.store_root.startswith("/") and is_same(Path(conf.store_root), root)
-    return any(is_same(home / _DEFAULT_ROOT, root) for home in _homes(root))
+    # The homes of whoever may run the store's broker: the store's owner, and the user of this process.
+    for user_id in (root.stat().st_uid, os.geteuid()):
+        with suppress(KeyError):
+            if is_same(Path(pwd.getpwuid(user_id).pw_dir) / _DEFAULT_ROOT, root):
+                return True
+    return False
 
 
 def _is_named_by(conf: BrokerConf, root: Path, path: str) -> bool:
-    """Whether the properties file names a directory of the log."""
     real = os.path.realpath(root / path)
     return any(os.path.realpath(root / named) == real for named in conf.settings().commitlog_directories)
 
@@ -131,10 +135,3 @@ def _by_root_files(root: Path, path: str) -> ForeignDirectory | None:
     if around is None:
         return None
     return ForeignDirectory(str(real), around, f"{path} is in the store {around}")
-
-
-def _homes(root: Path) -> Iterator[Path]:
-    """The homes of whoever may run the store's broker: the store's owner, and the user of this process."""
-    for user_id in (root.stat().st_uid, os.geteuid()):
-        with suppress(KeyError):
-            yield Path(pwd.getpwuid(user_id).pw_dir)

@@ -36,7 +36,15 @@ def record_end_across(view: StoreView, queue_files: Iterable[Entry], last: Entry
     crosses = highest > end
 
     def ends_inside(physical_offset: int) -> bool:
-        return physical_offset >= begin and _ends_inside(view, last, physical_offset - begin)
+        """Whether a record stands there in the file, and ends inside it by what it says itself."""
+        if physical_offset < begin:
+            return False
+        with closing(view.open(last.path)) as source:
+            frame = read_range(source, physical_offset - begin, _FRAME.size)
+        if len(frame) < _FRAME.size:
+            return False
+        size, magic = _FRAME.unpack(frame)
+        return magic in MESSAGE_MAGICS and _FRAME.size < size <= end - physical_offset
 
     for entry in queue_files:
         with suppress(UnreadableError), closing(view.open(entry.path)) as source:
@@ -58,20 +66,6 @@ def _end_of_records(view: StoreView, last: Entry) -> int:
                 break
             position += size
     return position
-
-
-def _ends_inside(view: StoreView, last: Entry, position: int) -> bool:
-    """Whether a record stands at a place of the file, and ends inside it by what it says itself.
-
-    Raises:
-        UnreadableError: the file cannot be read.
-    """
-    with closing(view.open(last.path)) as source:
-        frame = read_range(source, position, _FRAME.size)
-    if len(frame) < _FRAME.size:
-        return False
-    size, magic = _FRAME.unpack(frame)
-    return magic in MESSAGE_MAGICS and _FRAME.size < size <= last.size - position
 
 
 def _look(source: ByteSource, end: int, ends_inside: Callable[[int], bool]) -> tuple[bool, int]:

@@ -115,7 +115,13 @@ class Overlay(Closable):
         return self._base.label
 
     def list(self, path: str) -> list[Entry]:
-        entries = {entry.path: entry for entry in self._list_below(path) if entry.path not in self._removed}
+        below = self._listed.get(path)
+        if below is None:
+            below = self._base.list(path)
+            self._room -= 1 + len(below)
+            if self._room >= 0:  # a store may have a million queues
+                self._listed[path] = below
+        entries = {entry.path: entry for entry in below if entry.path not in self._removed}
         for listed in (*entries, *self._new_in.get(path, ())):
             if listed in self._changes:
                 entries[listed] = self._changes[listed].shown()
@@ -144,11 +150,14 @@ class Overlay(Closable):
 
     def laid_over(self, paths: Iterable[str]) -> tuple[Hashable, ...]:
         """For each file what tells its new content, or `UNKNOWN_CONTENT`; None where it is as in the store."""
-        return tuple(None if path not in self._changes else self._identity(path) for path in paths)
-
-    def _identity(self, path: str) -> Hashable:
-        with closing(self.open(path)) as source:
-            return UNKNOWN_CONTENT if source.identity is None else source.identity
+        contents: list[Hashable] = []
+        for path in paths:
+            if path not in self._changes:
+                contents.append(None)
+                continue
+            with closing(self.open(path)) as source:
+                contents.append(UNKNOWN_CONTENT if source.identity is None else source.identity)
+        return tuple(contents)
 
     def add(
         self,
@@ -248,16 +257,6 @@ class Overlay(Closable):
             self._spill.close()
         self._kept = bytearray()
         self._changes.clear()
-
-    def _list_below(self, path: str) -> Sequence[Entry]:
-        """The other view's entries; they are kept as long as there is room, for a store may have a million queues."""
-        listed = self._listed.get(path)
-        if listed is None:
-            listed = self._base.list(path)
-            self._room -= 1 + len(listed)
-            if self._room >= 0:
-                self._listed[path] = listed
-        return listed
 
     def _stat_below(self, path: str) -> Entry | None:
         return None if path in self._removed else self._base.stat(path)
@@ -361,21 +360,18 @@ class OverlaidSource:
         done = 0
         for start, end, at in change.splits(position, position + len(buffer)):
             part = buffer[start - position : end - position]
-            if at is None:
-                count = self._read_base(change, start, part)
-            else:
+            if at is not None:
                 count = self._content(change, at).read_into(start - at, part)
+            else:
+                # Zeros between the end of the file below and what is laid beyond it, as a file system has them.
+                known = max(0, min(len(part), change.base_size - start))
+                part[known:] = bytes(len(part) - known)
+                count = self._base.read_into(start, part[:known]) if self._base is not None and known else 0
+                count = len(part) if count == known else count
             done += count
             if count < len(part):  # the file below has become shorter
                 break
         return done
-
-    def _read_base(self, change: OverlaidFile, start: int, buffer: memoryview) -> int:
-        """The file below; zeros between its end and what is laid beyond it, as a file system has them."""
-        known = max(0, min(len(buffer), change.base_size - start))
-        buffer[known:] = bytes(len(buffer) - known)
-        count = self._base.read_into(start, buffer[:known]) if self._base is not None and known else 0
-        return len(buffer) if count == known else count
 
     def _content(self, change: OverlaidFile, start: int) -> ByteSource:
         """The source of a content; one that was used long ago may have been closed for others."""

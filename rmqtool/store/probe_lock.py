@@ -121,11 +121,9 @@ def lock_state(root: Path, path: str = LOCK_NAME) -> Lock:
     own_descriptor = _own_descriptor(file_status)
     if own_descriptor is not None:
         lock = _ask(path, own_descriptor, length)
-        return (
-            Lock(path, LockStatus.HELD, os.getpid())
-            if lock.status is LockStatus.FREE and _is_own(file_status)
-            else lock
-        )
+        if lock.status is LockStatus.FREE and _is_own(file_status):
+            return Lock(path, LockStatus.HELD, os.getpid())
+        return lock
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -138,7 +136,8 @@ def lock_state(root: Path, path: str = LOCK_NAME) -> Lock:
 
 def processes_mapping(directories: Iterable[Path]) -> tuple[int, ...]:
     """Pids of other processes that have a file below one of the directories mapped, as far as `/proc` shows."""
-    prefixes = tuple(_as_in_maps(f"{os.path.realpath(directory)}/") for directory in directories)
+    paths = [f"{os.path.realpath(directory)}/" for directory in directories]
+    prefixes = tuple(os.fsencode(path).replace(b"\n", b"\\012") for path in paths)  # as the kernel writes them there
     pids = (int(name) for name in _listed("/proc") if name.isdecimal())
     return tuple(sorted(pid for pid in pids if pid != os.getpid() and _maps_any(pid, prefixes)))
 
@@ -149,8 +148,7 @@ def directory_holder(root: Path) -> int | None:
         file_status = root.stat()
     except OSError:
         return None
-    holders = _holders("FLOCK", file_status)
-    return next((pid for pid in holders if pid not in (os.getpid(), 0)), None)
+    return next((pid for pid in _holders("FLOCK", file_status) if pid not in (os.getpid(), 0)), None)
 
 
 def started_at(pid: int) -> float | None:
@@ -214,11 +212,6 @@ def _maps_any(pid: int, prefixes: tuple[bytes, ...]) -> bool:
         return False
     rows = (line.split(maxsplit=5) for line in maps.split(b"\n"))
     return any(len(row) == 6 and row[5].startswith(prefixes) for row in rows)
-
-
-def _as_in_maps(path: str) -> bytes:
-    """A path as the kernel writes it there: a line break as an escape."""
-    return os.fsencode(path).replace(b"\n", b"\\012")
 
 
 def _listed(directory: str) -> list[str]:

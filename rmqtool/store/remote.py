@@ -93,7 +93,12 @@ def connect(url: str) -> RemotePlace:
     if scheme in ("s3", "s3a", "s3n"):
         return RemotePlace(_s3(fs, url), unquote(f"{split.hostname}{split.path}").strip("/"), shown(url))
     if scheme in ARROW_SCHEMES:
-        filesystem, path = _asked(shown(url), lambda: fs.FileSystem.from_uri(_with_limits(url, scheme)))
+        if scheme in ("gs", "gcs") and "retry_limit_seconds" not in url:
+            # Google's client would continue for a quarter of an hour.
+            limited = f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={RETRY_LIMIT_S}"
+        else:
+            limited = url
+        filesystem, path = _asked(shown(url), lambda: fs.FileSystem.from_uri(limited))
         return RemotePlace(filesystem, path.rstrip("/"), shown(url))
     try:
         import fsspec
@@ -215,7 +220,8 @@ class RemoteView:
                 size = info.size or 0 if kind is EntryKind.FILE else 0
                 entries[name] = Entry(name, kind, size, info.mtime_ns or 0, size)
                 # Some file systems list files only.
-                for parent in _parents(name, base):
+                parts, depth = name.split("/"), base.count("/") + 1 if base else 0
+                for parent in ("/".join(parts[:count]) for count in range(depth + 1, len(parts))):
                     entries.setdefault(parent, Entry(parent, EntryKind.DIRECTORY))
         self._listed[base] = []
         for entry in sorted(entries.values(), key=lambda one: one.path):
@@ -264,13 +270,6 @@ def _s3(fs: Any, url: str) -> Any:
     )
 
 
-def _with_limits(url: str, scheme: str) -> str:
-    """The URL with a bound on retries; Google's client would continue for a quarter of an hour."""
-    if scheme not in ("gs", "gcs") or "retry_limit_seconds" in url:
-        return url
-    return f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={RETRY_LIMIT_S}"
-
-
 def _asked(label: str, ask: Any) -> Any:
     """What a file system answers.
 
@@ -288,10 +287,3 @@ def _kind(info: Any) -> EntryKind | None:
 
     kinds = {fs.FileType.File: EntryKind.FILE, fs.FileType.Directory: EntryKind.DIRECTORY}
     return None if info.type is fs.FileType.NotFound else kinds.get(info.type, EntryKind.SPECIAL)
-
-
-def _parents(path: str, base: str) -> list[str]:
-    """The directories between a base and a path."""
-    parts = path.split("/")
-    first = base.count("/") + 1 if base else 0
-    return ["/".join(parts[:count]) for count in range(first + 1, len(parts))]

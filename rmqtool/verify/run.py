@@ -19,7 +19,7 @@ from rmqtool.engine.queues.shown_topics import shown_topics
 from rmqtool.engine.reading.version_evidence import has_indexed_tags
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.findings.account import Account
 from rmqtool.findings.finding import Finding, Severity

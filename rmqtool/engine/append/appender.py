@@ -6,7 +6,7 @@ Broker: `DefaultMessageStore#asyncPutMessage`, `CommitLog#asyncPutMessage`, `Com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -67,18 +67,6 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class _NextOffsets(dict[QueueName, "count[int]"]):
-    """The offsets of each queue from its next one on."""
-
-    def __init__(self, next_queue_offset: Callable[[QueueName], int]) -> None:
-        super().__init__()
-        self._next_queue_offset = next_queue_offset
-
-    def __missing__(self, queue: QueueName) -> count[int]:
-        counter = self[queue] = count(self._next_queue_offset(queue))
-        return counter
-
-
 class MessageAppender:
     """Gives every message its queue offset and its place in the log.
 
@@ -123,7 +111,10 @@ class MessageAppender:
         if dumped_at is not None:
             physical_offsets, offsets = zip(*dumped_at, strict=True)
             begins = dict(zip(reversed(queues), reversed(offsets), strict=True)) | self._queue_offsets
-        next_offsets = _NextOffsets(lambda queue: begins[queue] if queue in begins else self._queue_offset(queue))
+        next_offsets = {
+            queue: count(begins[queue] if queue in begins else self._queue_offset(queue))
+            for queue in dict.fromkeys(queues)
+        }
         queue_offsets = list(map(next, map(next_offsets.__getitem__, queues)))
         put = place_columns(columns, self._log, self._topic_part, queue_offsets, self._clock(), physical_offsets)
         if put is not None:
@@ -132,19 +123,24 @@ class MessageAppender:
 
     def put_all(self, messages: Sequence[Message | MessageBatch]) -> Sequence[PutResult]:
         """Put messages in order; all of them are in the log's hands when this returns."""
-        return self._put_plain(messages) or self._put_each(messages)
-
-    def _put_in_step(self, message: Message) -> PutResult:
-        """Put a message of a dumped log at the place at which it was, if that is where the log is now."""
-        assert message.dumped_at is not None
-        place, queue_offset = message.dumped_at
-        self._roll_to(place)
-        queue = message.topic, message.queue_id
-        if queue not in self._queue_offsets and system_flag.takes_queue_entry(message.sys_flag):
-            self._queue_offsets[queue] = queue_offset
-        result = self._put(message)
-        self._in_step = result.physical_offset == place
-        return result
+        if put := self._put_plain(messages):
+            return put
+        results = []
+        for message in messages:
+            if isinstance(message, MessageBatch):
+                results.append(self._put_batch(message))
+            elif not self._in_step or message.dumped_at is None:
+                results.append(self._put(message))
+            else:  # put it where it was, if that is where the log is now
+                place, queue_offset = message.dumped_at
+                self._roll_to(place)
+                queue = message.topic, message.queue_id
+                if queue not in self._queue_offsets and system_flag.takes_queue_entry(message.sys_flag):
+                    self._queue_offsets[queue] = queue_offset
+                results.append(self._put(message))
+                self._in_step = results[-1].physical_offset == place
+        self._encode()
+        return results
 
     def _roll_to(self, place: int) -> None:
         """End files early where the dumped log did: at a batch that did not fit, or a message that fits into none."""
@@ -172,18 +168,6 @@ class MessageAppender:
             return None
         return WrittenMessages(put, [message.store_host for message in plain])
 
-    def _put_each(self, messages: Iterable[Message | MessageBatch]) -> list[PutResult]:
-        results = [self._put_one(message) for message in messages]
-        self._encode()
-        return results
-
-    def _put_one(self, message: Message | MessageBatch) -> PutResult:
-        if isinstance(message, MessageBatch):
-            return self._put_batch(message)
-        if self._in_step and message.dumped_at is not None:
-            return self._put_in_step(message)
-        return self._put(message)
-
     def _put(self, message: Message) -> PutResult:
         rules, config = self._rules, self._config
         prepared = prepare(message, rules, config)
@@ -198,46 +182,54 @@ class MessageAppender:
             further = [] if message.is_final else further_queues(prepared, rules, config)
             if reason := further_refusal(further):
                 return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
-            offset_count = self._finish_properties(message, prepared, queue_offset, further)
-        result = self._place(message, prepared, message.flag, message.body, queue_offset)
-        if result.is_written:
-            if takes_entry:
-                self._queue_offsets[queue] = queue_offset + offset_count
-            for other in further if takes_entry or rules.further_offsets_always_advance else []:
-                if other is not None:
-                    self._queue_offsets[other] = self._queue_offset(other) + 1
-        return result
-
-    def _finish_properties(
-        self, message: Message, prepared: RewrittenMessage, queue_offset: int, further: list[QueueName | None]
-    ) -> int:
-        """Write offsets into the properties where they belong; how many offsets the message takes."""
-        properties = prepared.properties or {}
-        if further:
-            offsets = [None if other is None else self._queue_offset(other) for other in further]
-            prepared.text = with_further_offsets(prepared, offsets, self._rules)
-        if not message.sys_flag & system_flag.INNER_BATCH:
-            return 1
-        if not message.is_final:
-            properties[names.INNER_BASE] = str(queue_offset)
-            prepared.text = encode_map(properties, self._rules)
-        return int(properties.get(names.INNER_COUNT, "1"))
+            if further:
+                offsets = [None if other is None else self._queue_offset(other) for other in further]
+                prepared.text = with_further_offsets(prepared, offsets, rules)
+            if message.sys_flag & system_flag.INNER_BATCH:
+                if not message.is_final:
+                    prepared.properties[names.INNER_BASE] = str(queue_offset)
+                    prepared.text = encode_map(prepared.properties, rules)
+                offset_count = int(prepared.properties.get(names.INNER_COUNT, "1"))
+        if config.record_crc and not message.is_final and prepared.text and not prepared.text.endswith(b"\x02"):
+            prepared.text += b"\x02"
+        size = self._size(message, prepared.topic, len(message.body), prepared.text)
+        if refused := self._too_large(prepared.text, size, len(message.body)):
+            return refused
+        if (refused := self._without_room(size)) is not None:
+            return refused
+        now, start = self._time(message), self._end
+        transaction_offset = message.prepared_transaction_offset
+        self._add(message, prepared, message.flag, message.body, queue_offset, size, now, transaction_offset)
+        if takes_entry:
+            self._queue_offsets[queue] = queue_offset + offset_count
+        for other in further if takes_entry or rules.further_offsets_always_advance else []:
+            if other is not None:
+                self._queue_offsets[other] = self._queue_offset(other) + 1
+        message_id = offset_message_id(message.store_host, start)
+        return PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, start, size, queue_offset, now, message_id)
 
     def _put_batch(self, batch: MessageBatch) -> PutResult:
         """A batch: its parts as records side by side in one file, or all of it as one record."""
+        shared, body = batch.shared, join_batch(batch.parts)
         if batch.is_inner:
-            return self._put_inner(batch)
-        shared = batch.shared
-        body_length = len(join_batch(batch.parts))
-        if reason := batch_refusal(batch, body_length, self._rules, self._config):
+            properties = {**shared.properties, names.INNER_COUNT: str(len(batch.parts))}
+            sys_flag = shared.sys_flag | INNER_BATCH_FLAGS
+            return self._put(replace(shared, body=body, properties=properties, sys_flag=sys_flag))
+        if reason := batch_refusal(batch, len(body), self._rules, self._config):
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
         if not batch.parts:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a batch without messages")
         text = shared.properties_text
         batch_text = text if text is not None else sent_text(shared.properties, self._rules)
-        texts = [self._part_text(part.properties, batch_text) for part in batch.parts]
-        sizes = []
-        for part, part_text in zip(batch.parts, texts, strict=True):
+        how = self._rules.batch_properties
+        texts, sizes = [], []
+        for part in batch.parts:
+            part_text = part.properties
+            if how is not BatchProperties.DROPPED and batch_text:
+                needs_separator = part_text and not part_text.endswith(b"\x02")
+                separator = b"\x02" if how is BatchProperties.SEPARATED and needs_separator else b""
+                part_text = part_text + separator + batch_text
+            texts.append(part_text)
             sizes.append(self._size(shared, shared.topic, len(part.body), part_text))
             if refused := self._too_large(part_text, sizes[-1], len(part.body)):
                 return refused
@@ -254,28 +246,6 @@ class MessageAppender:
             self._add(shared, prepared, part.flag, part.body, first_offset + at, size, now, 0)
         self._queue_offsets[queue] = first_offset + len(batch.parts)
         return PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, start, sum(sizes), first_offset, now, ",".join(ids))
-
-    def _put_inner(self, batch: MessageBatch) -> PutResult:
-        properties = {**batch.shared.properties, names.INNER_COUNT: str(len(batch.parts))}
-        sys_flag = batch.shared.sys_flag | INNER_BATCH_FLAGS
-        return self._put(replace(batch.shared, body=join_batch(batch.parts), properties=properties, sys_flag=sys_flag))
-
-    def _place(
-        self, message: Message, prepared: RewrittenMessage, flag: int, body: bytes, queue_offset: int
-    ) -> PutResult:
-        text = prepared.text
-        if self._config.record_crc and not message.is_final and text and not text.endswith(b"\x02"):
-            prepared.text = text = text + b"\x02"
-        size = self._size(message, prepared.topic, len(body), text)
-        if refused := self._too_large(text, size, len(body)):
-            return refused
-        if (refused := self._without_room(size)) is not None:
-            return refused
-        now = self._time(message)
-        start = self._end
-        self._add(message, prepared, flag, body, queue_offset, size, now, message.prepared_transaction_offset)
-        message_id = offset_message_id(message.store_host, start)
-        return PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, start, size, queue_offset, now, message_id)
 
     def _add(
         self,
@@ -313,7 +283,6 @@ class MessageAppender:
             self._encode()
 
     def _encode(self) -> None:
-        """Encode what waits, and hand it to the log."""
         if not self._waiting:
             return
         columns = RecordColumns.of(self._waiting)
@@ -325,7 +294,6 @@ class MessageAppender:
 
     @property
     def _end(self) -> int:
-        """Physical offset of the next record."""
         return self._log.end + self._waiting_size
 
     def _without_room(self, size: int) -> PutResult | None:
@@ -353,14 +321,6 @@ class MessageAppender:
             properties_length += PROPERTY_SIZE
         hosts_length = len(message.born_host) + len(message.store_host)
         return record_size(len(self._topic_part(topic)), body_length, properties_length, hosts_length)
-
-    def _part_text(self, text: bytes, batch_text: bytes) -> bytes:
-        """Properties of a batch's part with what the version adds to them."""
-        how = self._rules.batch_properties
-        if how is not BatchProperties.DROPPED and batch_text:
-            separator = b"\x02" if how is BatchProperties.SEPARATED and text and not text.endswith(b"\x02") else b""
-            text = text + separator + batch_text
-        return text
 
     def _time(self, message: Message) -> int:
         return message.store_timestamp_ms if message.store_timestamp_ms is not None else self._clock()

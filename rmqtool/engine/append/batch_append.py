@@ -1,7 +1,7 @@
 """Puts many plain messages at once: no rule of the broker rewrites them, so columns go in and columns come out.
 
 What makes a message anything but plain (a delay level, further queues, an inner batch, a transaction type, a size that
-is refused) is looked for here; such messages go one by one through `Putter.put_all`.
+is refused) is looked for here; such messages go one by one through `MessageAppender.put_all`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PROPERTIES_LENGTH_MAX
 from rmqtool.formats.message_id import offset_message_id
 
-_PROBE: Final = b""
 _ODD_FLAGS: Final = system_flag.TRANSACTION_MASK | system_flag.INNER_BATCH
 """Bits of a message whose queue offset follows rules of its own."""
 
@@ -133,15 +132,21 @@ class WrittenMessages(Sequence[PutResult]):
 def columns_of(messages: Sequence[Message], rules: BrokerRules, now_ms: int) -> MessageColumns:
     """The columns of messages; those that bring no store time get this one."""
     times = [message.store_timestamp_ms for message in messages]
-    texts = _StoredTexts(rules)
+    texts = list[bytes]()
+    last: Mapping[str, str] | None = None
+    last_text = b""
+    for message in messages:
+        if message.properties_text is not None:
+            texts.append(message.properties_text)
+            continue
+        if message.properties is not last:  # what is stored for the same map one after the other is made once
+            last, last_text = message.properties, sent_text(message.properties, rules)
+        texts.append(last_text)
     return MessageColumns(
         topics=[message.topic for message in messages],
         queue_ids=[message.queue_id for message in messages],
         bodies=[message.body for message in messages],
-        properties_texts=[
-            message.properties_text if message.properties_text is not None else texts.of(message.properties)
-            for message in messages
-        ],
+        properties_texts=texts,
         flags=[message.flag for message in messages],
         sys_flags=[message.sys_flag for message in messages],
         born_timestamps_ms=[message.born_timestamp_ms for message in messages],
@@ -151,21 +156,6 @@ def columns_of(messages: Sequence[Message], rules: BrokerRules, now_ms: int) -> 
         reconsume_times=[message.reconsume_times for message in messages],
         prepared_transaction_offsets=[message.prepared_transaction_offset for message in messages],
     )
-
-
-class _StoredTexts:
-    """What is stored for properties; of the same map one after the other, it is made once."""
-
-    def __init__(self, rules: BrokerRules) -> None:
-        self._rules = rules
-        self._last: Mapping[str, str] | None = None
-        self._text = b""
-
-    def of(self, properties: Mapping[str, str]) -> bytes:
-        """See `sent_text`."""
-        if properties is not self._last:
-            self._last, self._text = properties, sent_text(properties, self._rules)
-        return self._text
 
 
 def are_plain(columns: MessageColumns, rules: BrokerRules, config: WriterConfig) -> bool:
@@ -181,7 +171,7 @@ def are_plain(columns: MessageColumns, rules: BrokerRules, config: WriterConfig)
     # A text of so many bytes has no more characters; the other limits are those of topics.
     queues = set(zip(columns.topics, columns.queue_ids, strict=True))
     probes = (Message(topic=topic, queue_id=queue_id) for topic, queue_id in queues)
-    return not any(refusal(probe, _PROBE, rules, config) for probe in probes)
+    return not any(refusal(probe, b"", rules, config) for probe in probes)
 
 
 def place_columns(

@@ -147,7 +147,6 @@ def encode_blank(room: int) -> bytes:
 
 
 def _heads(columns: RecordColumns, sizes: Int64s, places: Int64s) -> list[bytes]:
-    """The fields before the bodies, of each record."""
     families = np.asarray(columns.sys_flags) & HOST_BITS
     distinct_families = np.unique(families).tolist()
     if len(distinct_families) == 1:

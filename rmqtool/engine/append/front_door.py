@@ -7,7 +7,7 @@ Broker: `SendMessageProcessor#sendMessage`, `#sendBatchMessage`, `AbstractSendMe
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,15 +18,14 @@ from rmqtool.engine.append.client_settings import ClientSettings
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.rewrite import CLIENT_MAP_CAPACITY, encode_map, hash_map_order, ordered
 from rmqtool.engine.append.send_topics import WRITE, SendTopic, SendTopics
-from rmqtool.engine.append.status import PutResult, PutStatus, put_status, refused, response_to
+from rmqtool.engine.append.status import PutResult, PutStatus, refused, response_to
 from rmqtool.engine.append.store_writer import StoreWriter
 from rmqtool.engine.append.transactions import TransactionEnds, message_again
 from rmqtool.engine.append.validation import TOPIC_LENGTH_MAX, delay_level, is_kept_from_clients, topic_refusal
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
-from rmqtool.engine.rules.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rmqtool.engine.rules.topic_names import DEAD_LETTER_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.message_id import create_unique_key
@@ -181,7 +180,9 @@ class FrontDoor:
                 message = replace(message, topic=DEAD_LETTER_PREFIX + group, queue_id=0)
                 self._topics.find_or_create(message.topic, 1)
         if rules.adds_unique_key and not properties.get(names.UNIQUE_KEY):
-            properties[names.UNIQUE_KEY] = self._unique_key()
+            self._unique_keys += 1
+            now = datetime.fromtimestamp(self._clock() / 1000, UTC)
+            properties[names.UNIQUE_KEY] = create_unique_key(self._settings.store_host[:-4], now, self._unique_keys)
         if rules.lite_topics and (lite_topic := properties.get(names.LITE_TOPIC)):
             properties[names.MULTI_DISPATCH] = f"{LMQ_PREFIX}${name}${lite_topic}"
         if rules.priority:
@@ -192,16 +193,12 @@ class FrontDoor:
             properties[names.CLUSTER] = self._settings.cluster
         if rules.strips_wait and names.WAIT in properties:
             properties[names.WAIT] = properties.pop(names.WAIT)
-        if self._is_half(message, properties):
-            return self._put_half(message, properties)
+        if properties.get(names.TRANSACTION_PREPARED, "").lower() == "true":
+            is_retried = message.reconsume_times > 0 and delay_level(replace(message, properties=properties)) > 0
+            if not (is_retried and rules.delayed_retry_is_no_half):
+                return self._put_half(message, properties)
         text = encode_map(properties, rules)
         return self._answered(replace(message, properties=properties, properties_text=text))
-
-    def _is_half(self, message: Message, properties: Mapping[str, str]) -> bool:
-        if properties.get(names.TRANSACTION_PREPARED, "").lower() != "true":
-            return False
-        is_retried = message.reconsume_times > 0 and delay_level(replace(message, properties=properties)) > 0
-        return not (is_retried and self._rules.delayed_retry_is_no_half)
 
     def _put_half(self, message: Message, properties: dict[str, str]) -> PutResult:
         """Put a message of which the producer does not say yet whether it counts (`TransactionalMessageBridge`)."""
@@ -242,7 +239,7 @@ class FrontDoor:
 
     def _answered(self, message: Message | MessageBatch) -> PutResult:
         put = self._put(message)
-        return put._replace(response=response_to(put_status(put)))
+        return put._replace(response=response_to(put))
 
     def _sent_properties(self, message: Message) -> dict[str, str]:
         """The properties as the broker has them from the client, with what it notes of itself."""
@@ -258,11 +255,6 @@ class FrontDoor:
         if self._rules.drops_pop_checkpoint:
             properties.pop(names.POP_CHECKPOINT, None)
         return properties
-
-    def _unique_key(self) -> str:
-        self._unique_keys += 1
-        now = datetime.fromtimestamp(self._clock() / 1000, UTC)
-        return create_unique_key(self._settings.store_host[:-4], now, self._unique_keys)
 
 
 def _by_priority(message: Message, properties: dict[str, str], topic: SendTopic) -> Message:

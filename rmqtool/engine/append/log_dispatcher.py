@@ -15,7 +15,7 @@ from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, QueueEnds, queue_directory
 from rmqtool.engine.dispatch.extension_writer import ExtensionEnd
 from rmqtool.engine.dispatch.index_writer import IndexWriter
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, Rows, batch_bytes
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, batch_bytes
 from rmqtool.engine.dispatch.queue_writer import QueueEnd, queue_end
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.reading.reader import Reader
@@ -46,6 +46,7 @@ class LogDispatcher:
     """The ends of all queues and of the index, open for appending.
 
     Attributes:
+        existing: reads the queues that are there already; each is opened where it ends when a record first reaches it.
         last_store_timestamp_ms, last_physical_offset: of the last record that a queue was given; 0 before the first.
     """
 
@@ -57,7 +58,6 @@ class LogDispatcher:
         index: IndexWriter | None,
         existing: Reader | None,
     ) -> None:
-        """`existing` reads the queues that are there already; they are opened when a record first reaches them."""
         sizes = DerivedSizes(
             config.consumequeue_file_size,
             config.batch_file_size // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE,
@@ -66,7 +66,7 @@ class LogDispatcher:
         self._derived = DerivedWriter(TrackingSink(sink), sizes, settings, index, self._ends)
         self._config = config
         self._rules = settings.rules
-        self._existing = existing
+        self.existing = existing
         self._dispatched_bytes = 0
         self._topics = TopicTable()
         self._judges: walk.RecordReader = PlainReader()
@@ -108,7 +108,12 @@ class LogDispatcher:
                 covered += int(rows["size"].sum())
                 entries = self._derived.dispatching(rows, batch.topics, batch_bytes(batch))
                 self._derived.put_entries(entries if with_index else replace(entries, index=None))
-                self._note_last(rows)
+                # A queue tells the checkpoint of what it was given; prepared and rolled back records are in none.
+                kinds = rows["sys_flag"] & system_flag.TRANSACTION_MASK
+                given = rows[(kinds == 0) | (kinds == system_flag.TRANSACTION_COMMIT)]
+                if given.size:
+                    self.last_store_timestamp_ms = int(given["store_timestamp_ms"][-1])
+                    self.last_physical_offset = int(given["physical_offset"][-1])
         if covered != len(block):
             raise RmqtoolError(f"a block at {physical_offset} holds damaged records: only a part of it was dispatched")
 
@@ -118,23 +123,11 @@ class LogDispatcher:
             self._judges = reader_for(log_bytes)()
             self._is_ready_for_much = True
 
-    def _note_last(self, rows: Rows) -> None:
-        """A queue tells the checkpoint of what it was given, and prepared and rolled back records are in none."""
-        kinds = rows["sys_flag"] & system_flag.TRANSACTION_MASK
-        given = rows[(kinds == 0) | (kinds == system_flag.TRANSACTION_COMMIT)]
-        if given.size:
-            self.last_store_timestamp_ms = int(given["store_timestamp_ms"][-1])
-            self.last_physical_offset = int(given["physical_offset"][-1])
-
-    def go_on_from(self, existing: Reader) -> None:
-        """Ask another reader for the ends of queues from now on; queues that are open continue at their own."""
-        self._existing = existing
-
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The next queue offset of a queue as its files say."""
-        if self._existing is None or not self._is_there(topic, queue_id):
+        if self.existing is None or not self._has_files(self.existing.store, topic, queue_id):
             return 0
-        return self._existing.queue(topic, queue_id).max_queue_offset
+        return self.existing.queue(topic, queue_id).max_queue_offset
 
     def sync(self) -> None:
         """Return once everything that was dispatched is on the disk."""
@@ -144,46 +137,36 @@ class LogDispatcher:
         """Leave queues and index as a broker does that ends cleanly, or is killed."""
         self._derived.finish(clean=clean)
 
-    def _is_there(self, topic: str, queue_id: int) -> bool:
-        assert self._existing is not None
-        store = self._existing.store
+    @staticmethod
+    def _has_files(store: Store, topic: str, queue_id: int) -> bool:
         return (topic, queue_id) in store.queues or (topic, queue_id) in store.batch_queues
 
     def _ends(self, topic: str, queue_id: int, _is_batch: bool) -> QueueEnds:
-        if self._existing is None:
+        if self.existing is None:
             return QueueEnds(QueueEnd())
-        if not self._is_there(topic, queue_id):
-            return QueueEnds(QueueEnd(), self._unread_extension_end(topic, queue_id))
-        loaded = self._existing.queue(topic, queue_id).loaded
-        assert loaded is not None, "queues in RocksDB are not read"
-        return QueueEnds(queue_end(loaded, self._rules), self._extension_end(topic, queue_id))
-
-    def _unread_extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
-        """After the last extension file of a queue that is loaded without files of its own (`ConsumeQueue#recover`).
-
-        Without the directory a broker makes the queue when it needs it, and loads nothing.
-        """
-        assert self._existing is not None
-        store = self._existing.store
+        store = self.existing.store
         extension = store.extensions.get((topic, queue_id))
-        if extension is None or f"consumequeue/{topic}/{queue_id}" not in store.directories:
-            return ExtensionEnd()
-        last = extension.segments[-1]
-        return ExtensionEnd(last.start, last.start + self._config.extension_file_size, last.path)
-
-    def _extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
-        """After the unit that the queue's last unit refers to (`ConsumeQueueExt#truncateByMaxAddress`)."""
-        assert self._existing is not None
-        extension_files = self._existing.store.extensions.get((topic, queue_id))
-        if extension_files is None:
-            return ExtensionEnd()
-        queue = self._existing.queue(topic, queue_id)
-        end = queue.extension_end() if isinstance(queue, FileQueue) else None
-        if end is None:
-            path = extension_files.segments[-1].path
+        if not self._has_files(store, topic, queue_id):
+            # The extension of a queue that is loaded without files of its own continues after its last file
+            # (`ConsumeQueue#recover`). Without the directory a broker makes the queue when it needs it, and loads
+            # nothing.
+            if extension is None or f"consumequeue/{topic}/{queue_id}" not in store.directories:
+                return QueueEnds(QueueEnd(), ExtensionEnd())
+            last = extension.segments[-1]
+            end = last.start + self._config.extension_file_size
+            return QueueEnds(QueueEnd(), ExtensionEnd(last.start, end, last.path))
+        queue = self.existing.queue(topic, queue_id)
+        assert queue.loaded is not None, "queues in RocksDB are not read"
+        own_end = queue_end(queue.loaded, self._rules)
+        if extension is None:
+            return QueueEnds(own_end, ExtensionEnd())
+        # After the unit that the queue's last unit refers to (`ConsumeQueueExt#truncateByMaxAddress`).
+        unit_end = queue.extension_end() if isinstance(queue, FileQueue) else None
+        if unit_end is None:
+            path = extension.segments[-1].path
             raise RefusedError(f"{path}: no unit of the queue points here; run rmqtool recover first")
-        last = [segment for segment in extension_files.segments if segment.start <= end][-1]
-        return ExtensionEnd(last.start, end, last.path)
+        last = [segment for segment in extension.segments if segment.start <= unit_end][-1]
+        return QueueEnds(own_end, ExtensionEnd(last.start, unit_end, last.path))
 
 
 def waits_for_dispatch(store: Store, begin: int, end: int) -> bool:
@@ -194,21 +177,18 @@ def waits_for_dispatch(store: Store, begin: int, end: int) -> bool:
     it, but none that points to it.
     """
     whole = whole_topics(read_config(store.view, TOPICS))
-    return any(
-        system_flag.takes_queue_entry(row.sys_flag)
-        and row.prepared_transaction_offset != TOMBSTONE
-        and _can_have_queue(topics[row.topic_number], row.queue_id)
-        and not is_deleted(decode_java_utf8(topics[row.topic_number]), whole)
-        for _, rows, topics in _records(store, begin, end)
-        for row in rows
-    )
-
-
-def _can_have_queue(topic: bytes, queue_id: int) -> bool:
-    try:
-        return bool(queue_directory(QUEUES, topic, queue_id))
-    except WriteError:
-        return False
+    for _, rows, topics in _records(store, begin, end):
+        for row in rows:
+            topic = topics[row.topic_number]
+            if not system_flag.takes_queue_entry(row.sys_flag) or row.prepared_transaction_offset == TOMBSTONE:
+                continue
+            try:
+                has_directory = bool(queue_directory(QUEUES, topic, row.queue_id))
+            except WriteError:
+                has_directory = False
+            if has_directory and not is_deleted(decode_java_utf8(topic), whole):
+                return True
+    return False
 
 
 def dispatch_from(store: Store, dispatcher: LogDispatcher, begin: int, end: int) -> None:

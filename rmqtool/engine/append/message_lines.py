@@ -83,14 +83,18 @@ def message_of_line(line: bytes) -> Message | None:
         raise UsageError(f"a row of type {row.type!r} is not a message")
     if row.topic is None:
         raise UsageError("no topic")
-    text, dumped_at = row.properties_raw, None
+    properties, text, dumped_at = row.properties or {}, row.properties_raw, None
+    if text is None and row.tags and TAGS not in properties:
+        properties[TAGS] = row.tags
+    if text is None and row.keys and KEYS not in properties:
+        properties[KEYS] = row.keys if isinstance(row.keys, str) else " ".join(row.keys)
     if text is not None and row.physical_offset is not None and row.queue_offset is not None:
         dumped_at = row.physical_offset, row.queue_offset
     return Message(
         topic=row.topic,
         body=_body(row),
         queue_id=row.queue_id,
-        properties=_properties(row),
+        properties=properties,
         properties_text=text.encode("utf-8", "surrogateescape") if text is not None else None,
         flag=row.flag,
         sys_flag=row.sys_flag if row.sys_flag is not None else _transaction(row.transaction),
@@ -105,42 +109,23 @@ def message_of_line(line: bytes) -> Message | None:
     )
 
 
-def _properties(row: _Row) -> dict[str, str]:
-    """The properties, with the tag and the keys of fields of their own where they do not have them."""
-    properties = row.properties or {}
-    if row.properties_raw is not None:
-        return properties
-    if row.tags and TAGS not in properties:
-        properties[TAGS] = row.tags
-    if row.keys and KEYS not in properties:
-        properties[KEYS] = row.keys if isinstance(row.keys, str) else " ".join(row.keys)
-    return properties
-
-
 def _odd_row(line: bytes, error: Exception) -> _Row:
     """The row of a line that the library does not take."""
     try:
         if isinstance(error, msgspec.ValidationError):
             raise error
         # Bytes that are not UTF-8, or half a surrogate pair: Python's reader, though slower, takes both.
-        return _converted(json.loads(line.decode("utf-8", "replace")))
+        row: Any = json.loads(line.decode("utf-8", "replace"))
+        if isinstance(row, dict) and "body" in row:
+            row["body"] = msgspec.Raw(json.dumps(row["body"]).encode("ascii"))
+        return msgspec.convert(row, _Row)
     except msgspec.ValidationError as invalid:
-        raise UsageError(_in_words(str(invalid))) from invalid
+        # The field's name first, which the library puts after the reason as a path.
+        reason, _, path = str(invalid).partition(" - at ")
+        reason = reason[:1].lower() + reason[1:]
+        raise UsageError(f"{path.strip('`').removeprefix('$.')}: {reason}" if path else reason) from invalid
     except (ValueError, RecursionError) as invalid:
         raise UsageError(f"not JSON ({invalid})") from invalid
-
-
-def _converted(row: Any) -> _Row:
-    if isinstance(row, dict) and "body" in row:
-        row["body"] = msgspec.Raw(json.dumps(row["body"]).encode("ascii"))
-    return msgspec.convert(row, _Row)
-
-
-def _in_words(message: str) -> str:
-    """A reason with the field's name first, which the library puts after it as a path."""
-    reason, _, path = message.partition(" - at ")
-    reason = reason[:1].lower() + reason[1:]
-    return f"{path.strip('`').removeprefix('$.')}: {reason}" if path else reason
 
 
 def _body(row: _Row) -> bytes:

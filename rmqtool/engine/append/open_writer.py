@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any, Final
@@ -31,7 +32,7 @@ from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.checkpoint_file import read_checkpoint
 from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
 from rmqtool.store.config.read_config import read_config
-from rmqtool.store.directory import Segment, Store
+from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, segment_name
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.source import read_range, reason
@@ -70,7 +71,7 @@ def new_store(
         raise WriteError(f"{root}: {reason(error)}") from error
     with StoreLock(root), DirectorySink(root) as sink:
         make_abort(sink, rules, process_id)
-        dispatcher = new_dispatcher(sink, rules, config, clock)
+        dispatcher = open_dispatcher(sink, rules, config, clock)
         with StoreWriter(
             sink,
             rules,
@@ -111,9 +112,7 @@ def existing_store(
         store = look()
         for node in store.nodes:
             raise UnreadableError(f"{node.not_a_file}: move it out of the store, and run this again")
-        _require_supported(store)
-        _require_long_names(store)
-        _require_own_files(root, store)
+        _require_writable(root, store)
         if store.has_abort and not after_crash:
             raise RefusedError(f"{root}: the last stop was not clean; run rmqtool recover first")
         reader = stack.enter_context(open_reader(store, rules))
@@ -125,14 +124,18 @@ def existing_store(
         _remove_files_after_end(store, reader, sink, end)
         if config.extension:
             _remove_unused_extensions(store, reader, sink)
-        dispatcher = existing_dispatcher(store, reader, sink, rules, config, clock)
+        dispatcher = open_dispatcher(sink, rules, config, clock, reader)
         if after_crash and end is not None:
             dispatch_from(store, dispatcher, dispatched, end)
         if after_crash:
             # Queues have grown by what was dispatched just now, and some of them are new.
             dispatcher.sync()
-            dispatcher.go_on_from(stack.enter_context(open_reader(look(), rules)))
+            dispatcher.existing = stack.enter_context(open_reader(look(), rules))
         checkpoint = read_checkpoint(store) or Checkpoint()
+        # The file that the log ends in, whatever its name looks like; None where the next record begins another one.
+        size = config.commitlog_file_size
+        at_end = (one for one in store.commitlog if end is not None and one.start <= end < one.start + size)
+        log_file = next(at_end, None)
         writer = StoreWriter(
             sink,
             rules,
@@ -141,7 +144,7 @@ def existing_store(
             end,
             checkpoint,
             was_abnormal=store.has_abort,
-            log_file=_file_with(store, config, end),
+            log_file=log_file,
             clock=clock,
         )
         writer.is_writable = _has_space(root, config)
@@ -159,30 +162,26 @@ def _has_space(root: Path, config: WriterConfig) -> bool:
     return min(disk.used / disk.total for disk in disks) <= config.disk_ratio_max
 
 
-def new_dispatcher(
-    sink: DirectorySink, rules: BrokerRules, config: WriterConfig, clock: Callable[[], int] = clock_ms
-) -> LogDispatcher:
-    """Queues and index of a store that has none."""
-    return LogDispatcher(sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None)
-
-
-def existing_dispatcher(
-    store: Store,
-    reader: Reader,
+def open_dispatcher(
     sink: DirectorySink,
     rules: BrokerRules,
     config: WriterConfig,
     clock: Callable[[], int] = clock_ms,
+    reader: Reader | None = None,
 ) -> LogDispatcher:
-    """Queues and index of a store, at their ends."""
-    index = _index(sink, rules, config, clock, _last_index_file(store, config, sink))
-    return LogDispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
+    """Queues and index at their ends; `reader` is that of the store, None where it has none yet."""
+    index = None
+    if config.index:
+        current = _last_index_file(reader.store, config, sink) if reader is not None else None
+        index = IndexWriter(sink, config.index_slot_count, config.index_entry_count, rules, clock, current)
+    settings = DispatchSettings(
+        rules, config.multi_dispatch, config.lmq, frozenset(map(topic_bytes, config.batch_topics))
+    )
+    return LogDispatcher(sink, settings, config, index, reader)
 
 
 def config_of(store: Store, config: WriterConfig) -> WriterConfig:
     """The settings with the sizes that a store's files have, and the batch topics that it knows."""
-    from dataclasses import replace
-
     sizes = {
         "commitlog_file_size": store.commitlog_file_size,
         "consumequeue_file_size": store.consumequeue_file_size,
@@ -213,30 +212,6 @@ def _log_directories(store: Store, config: WriterConfig) -> tuple[str, ...]:
     return tuple(sorted(holding))
 
 
-def _dispatch_settings(rules: BrokerRules, config: WriterConfig) -> DispatchSettings:
-    topics = frozenset(map(topic_bytes, config.batch_topics))
-    return DispatchSettings(rules, config.multi_dispatch, config.lmq, topics)
-
-
-def _index(
-    sink: DirectorySink,
-    rules: BrokerRules,
-    config: WriterConfig,
-    clock: Callable[[], int],
-    current: OpenIndexFile | None = None,
-) -> IndexWriter | None:
-    if not config.index:
-        return None
-    return IndexWriter(sink, config.index_slot_count, config.index_entry_count, rules, clock, current)
-
-
-def _require_supported(store: Store) -> None:
-    for kind in (FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.DLEDGER):
-        if store.files.get(kind):
-            raise UnsupportedError(f"{store.view.label}: {kind.value} found; rmqtool cannot write to such a store")
-    _require_inner_log(store.view.label, store.settings.commitlog_directories)
-
-
 def _require_inner_log(root: Path | str, directories: Iterable[str]) -> None:
     """Refuse a log outside of the store's directory before anything is made: no file there can be written."""
     for directory in directories:
@@ -246,18 +221,19 @@ def _require_inner_log(root: Path | str, directories: Iterable[str]) -> None:
             )
 
 
-def _require_long_names(store: Store) -> None:
-    """Refuse a log in which a file has a number of fewer digits for a name: to brokers it is one of the log."""
+def _require_writable(root: Path, store: Store) -> None:
+    for kind in (FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.DLEDGER):
+        if store.files.get(kind):
+            raise UnsupportedError(f"{store.view.label}: {kind.value} found; rmqtool cannot write to such a store")
+    _require_inner_log(store.view.label, store.settings.commitlog_directories)
+    # A file with a number of fewer digits for a name is to brokers one of the log.
     for segment in store.loadable_log:
         if segment not in store.commitlog:
             raise RefusedError(
                 f"{segment.path}: brokers load it as a commit log file, though its name does not have 20 digits; if "
                 f"its records start at {segment.start}, rename it to {segment_name(segment.start)}, else move it away"
             )
-
-
-def _require_own_files(root: Path, store: Store) -> None:
-    """Refuse files that have another name too: what is written would be in the store that they were copied from."""
+    # What is written to a file that has another name too would be in the store that it was copied from.
     for entry in (*(segment.entry for segment in store.commitlog[-1:]), *store.files.get(FileKind.CHECKPOINT, ())):
         if (root / entry.path).stat().st_nlink > 1:
             raise RefusedError(
@@ -306,14 +282,6 @@ def last_units(reader: Reader) -> list[tuple[int, int]]:
     ]
 
 
-def _file_with(store: Store, config: WriterConfig, end: int | None) -> Segment | None:
-    """The file that the log ends in, whatever its name looks like; None where the next record begins another one."""
-    if end is None:
-        return None
-    size = config.commitlog_file_size
-    return next((segment for segment in store.commitlog if segment.start <= end < segment.start + size), None)
-
-
 def _remove_files_after_end(store: Store, reader: Reader, sink: DirectorySink, log_end: int | None) -> None:
     """Unlink files of zeros that begin after the end of the log or of a queue, as the recovery of a broker does."""
     after = [segment for segment in store.commitlog if log_end is not None and segment.start > log_end]
@@ -339,7 +307,7 @@ def _remove_unused_extensions(store: Store, reader: Reader, sink: DirectorySink)
 
 def _last_index_file(store: Store, config: WriterConfig, sink: DirectorySink) -> OpenIndexFile | None:
     """The file that entries go into; one without any is to a broker a file of the size that it is set to."""
-    if not store.index_files or not config.index:
+    if not store.index_files:
         return None
     last = store.index_files[-1]
     if not store.index_slot_count:

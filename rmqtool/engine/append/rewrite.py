@@ -18,7 +18,7 @@ from rmqtool.engine.append.validation import delay_level
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX, is_kept_out
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import java_hash
@@ -31,6 +31,7 @@ from rmqtool.formats.properties import (
 from rmqtool.formats.queue_name import QueueName
 
 CLIENT_MAP_CAPACITY: Final = 16
+LOAD_FACTOR: Final = 0.75
 _SPECIAL: Final = re.compile(rb"(?:\A|\x02)(?:DELAY|WAIT|INNER_[A-Z_]+|__CRC32#)\x01")
 """Names that make the broker look into the properties; text without any of them is stored as it came."""
 _SPECIAL_PARTS: Final = (b"DELAY\x01", b"WAIT\x01", b"INNER_", b"__CRC32#\x01")
@@ -92,31 +93,32 @@ def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Rewri
         # are written again.
         prepared.text = encode_map(properties, rules, without=names.WAIT)
         properties[names.WAIT] = properties.pop(names.WAIT)
-    _delay(prepared, message, rules, config)
-    return prepared
-
-
-def _delay(prepared: RewrittenMessage, message: Message, rules: BrokerRules, config: WriterConfig) -> None:
-    properties = prepared.properties or {}
     level = delay_level(Message(topic="", properties=properties))
-    if level <= 0 or not system_flag.takes_queue_entry(message.sys_flag) or not config.delays_ms:
-        return
-    level = min(level, len(config.delays_ms))
-    properties[names.DELAY_LEVEL] = (
-        str(level) if int(properties[names.DELAY_LEVEL]) > level else properties[names.DELAY_LEVEL]
-    )
-    properties[names.REAL_TOPIC] = prepared.topic
-    properties[names.REAL_QUEUE_ID] = str(prepared.queue_id)
-    prepared.topic, prepared.queue_id = names.SCHEDULE_TOPIC, level - 1
-    prepared.text = encode_map(properties, rules)
+    if level > 0 and system_flag.takes_queue_entry(message.sys_flag) and config.delays_ms:
+        if level > len(config.delays_ms):
+            level = len(config.delays_ms)
+            properties[names.DELAY_LEVEL] = str(level)
+        properties[names.REAL_TOPIC] = prepared.topic
+        properties[names.REAL_QUEUE_ID] = str(prepared.queue_id)
+        prepared.topic, prepared.queue_id = names.SCHEDULE_TOPIC, level - 1
+        prepared.text = encode_map(properties, rules)
+    return prepared
 
 
 def further_queues(prepared: RewrittenMessage, rules: BrokerRules, config: WriterConfig) -> list[QueueName | None]:
     """The queues beside its own that a message goes to, as it names them; None for one that gets no offset."""
     listed = (prepared.properties or {}).get(names.MULTI_DISPATCH)
-    if not listed or not _dispatches_further(prepared.topic, rules, config):
+    only_lmq = rules.multi_dispatch is MultiDispatch.LMQ_ONLY
+    is_on = rules.multi_dispatch is not MultiDispatch.NONE and (config.lmq if only_lmq else config.multi_dispatch)
+    if not listed or not is_on or is_kept_out(prepared.topic, rules.put_keeps_out):
         return []
-    return [_further_queue(name, prepared.queue_id, rules, config) for name in listed.split(",")]
+    queues: list[QueueName | None] = []
+    for name in listed.split(","):
+        if config.lmq and name.startswith(LMQ_PREFIX):
+            queues.append((name, 0))
+        else:
+            queues.append(None if only_lmq else (name, prepared.queue_id))
+    return queues
 
 
 def with_further_offsets(prepared: RewrittenMessage, queue_offsets: Iterable[int | None], rules: BrokerRules) -> bytes:
@@ -124,21 +126,6 @@ def with_further_offsets(prepared: RewrittenMessage, queue_offsets: Iterable[int
     properties = prepared.properties or {}
     properties[names.MULTI_QUEUE_OFFSET] = ",".join("" if offset is None else str(offset) for offset in queue_offsets)
     return encode_map(properties, rules, without=names.WAIT if rules.strips_wait else None)
-
-
-def _dispatches_further(topic: str, rules: BrokerRules, config: WriterConfig) -> bool:
-    if rules.multi_dispatch is MultiDispatch.NONE or is_kept_out(topic, rules.put_keeps_out):
-        return False
-    return config.lmq if rules.multi_dispatch is MultiDispatch.LMQ_ONLY else config.multi_dispatch
-
-
-def _further_queue(name: str, queue_id: int, rules: BrokerRules, config: WriterConfig) -> QueueName | None:
-    if config.lmq and name.startswith(LMQ_PREFIX):
-        return name, 0
-    return None if rules.multi_dispatch is MultiDispatch.LMQ_ONLY else (name, queue_id)
-
-
-LOAD_FACTOR: Final = 0.75
 
 
 def encode_map(properties: Mapping[str, str], rules: BrokerRules, without: str | None = None) -> bytes:
@@ -163,10 +150,5 @@ def hash_map_order(names: Iterable[str], capacity: int) -> list[str]:
     inserted = list(names)
     while len(inserted) > capacity * LOAD_FACTOR:
         capacity *= 2
-    return sorted(inserted, key=lambda name: _spread(java_hash(name)) & capacity - 1)
-
-
-def _spread(value: int) -> int:
-    """`HashMap.hash`: the upper half mixed into the lower one."""
-    value &= 0xFFFFFFFF
-    return value ^ value >> 16
+    hashes = {name: java_hash(name) & 0xFFFFFFFF for name in inserted}
+    return sorted(inserted, key=lambda name: (hashes[name] ^ hashes[name] >> 16) & capacity - 1)  # `HashMap.hash`

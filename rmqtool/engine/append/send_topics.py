@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqtool.engine.append.client_settings import ClientSettings
-from rmqtool.engine.append.validation import is_legal_name
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.topic_names import VALID_NAME
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats import properties as names
 from rmqtool.store.config.config_json import (
@@ -80,7 +80,11 @@ class SendTopics:
         self._write = write
         self._topics = _own_topics(rules, settings)
         self._topics |= {str(name): _topic(entry) for name, entry in table_of(config, "topicConfigTable").items()}
-        self._groups = {str(name): _group(entry) for name, entry in table_of(groups, "subscriptionGroupTable").items()}
+        self._groups = {}
+        for name, row in table_of(groups, "subscriptionGroupTable").items():
+            entry = row if isinstance(row, dict) else {}
+            retries_max = _integer(entry, "retryMaxTimes", RETRIES_MAX)
+            self._groups[str(name)] = Group(_integer(entry, "retryQueueNums", 1), retries_max)
 
     def find(self, topic: str) -> SendTopic | None:
         """The topic; None if the broker does not know it."""
@@ -114,7 +118,7 @@ class SendTopics:
         if known is not None or not self._settings.creates_groups:
             return known
         limit = self._rules.group_length_max
-        if limit is not None and not (name.strip() and is_legal_name(name) and len(name) <= limit):
+        if limit is not None and not (name.strip() and VALID_NAME.match(name) and len(name) <= limit):
             return None
         return self._groups.setdefault(name, Group())
 
@@ -126,26 +130,19 @@ class SendTopics:
             )
         entry = topic_entry(topic, queue_count, {} if self._rules.batch_queues else None)
         entry["perm"] = permission
+        table = self._value.get("topicConfigTable")
         self._value = {
             **self._value,
             "dataVersion": next_version(self._value.get("dataVersion")),
-            "topicConfigTable": {**_table(self._value), topic: entry},
+            "topicConfigTable": {**(table if isinstance(table, dict) else {}), topic: entry},
         }
         self._write(TOPICS, config_bytes(self._value, indent="\t"))
         created = self._topics[topic] = _topic(entry)
         return created
 
 
-def _table(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    table = value.get("topicConfigTable")
-    return table if isinstance(table, dict) else {}
-
-
 def _own_topics(rules: BrokerRules, settings: ClientSettings) -> dict[str, SendTopic]:
     """The topics that a broker has from its start on, without those that clients cannot send to and it never asks."""
-
-    def one(permission: int = READ | WRITE) -> SendTopic:
-        return SendTopic(1, 1, permission)
 
     def named(has_own: bool, queue_count: int) -> SendTopic:
         return SendTopic(queue_count, queue_count, INHERIT | (READ | WRITE if has_own else 0))
@@ -153,10 +150,10 @@ def _own_topics(rules: BrokerRules, settings: ClientSettings) -> dict[str, SendT
     topics = {
         "BenchmarkTest": SendTopic(1024, 1024),
         settings.cluster: named(settings.has_cluster_topic, _DEFAULT_QUEUES),
-        f"{settings.cluster}_REPLY_TOPIC": one(),
+        f"{settings.cluster}_REPLY_TOPIC": SendTopic(1, 1),
         names.SCHEDULE_TOPIC: SendTopic(18, 18),
-        "SELF_TEST_TOPIC": one(),
-        "OFFSET_MOVED_EVENT": one(),
+        "SELF_TEST_TOPIC": SendTopic(1, 1),
+        "OFFSET_MOVED_EVENT": SendTopic(1, 1),
     }
     if settings.broker is not None:
         topics[settings.broker] = named(settings.has_broker_topic, 1)
@@ -182,11 +179,6 @@ def _topic(entry: object) -> SendTopic:
         attributes.get("queue.type") == BATCH_QUEUE,
         attributes.get("cleanup.policy") == COMPACTION,
     )
-
-
-def _group(entry: object) -> Group:
-    entry = entry if isinstance(entry, dict) else {}
-    return Group(_integer(entry, "retryQueueNums", 1), _integer(entry, "retryMaxTimes", RETRIES_MAX))
 
 
 def _integer(entry: Mapping[Any, Any], name: str, default: int) -> int:

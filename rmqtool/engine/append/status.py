@@ -55,11 +55,6 @@ _RESPONSES: Final = {
 """What `SendMessageProcessor#handlePutMessageResult` makes of a status; of every other one SYSTEM_ERROR."""
 
 
-def response_to(status: PutStatus) -> ResponseCode:
-    """What a producer is answered when the store gives this status."""
-    return _RESPONSES.get(status, ResponseCode.SYSTEM_ERROR)
-
-
 def status_name(status: PutStatus | ResponseCode, rules: BrokerRules) -> str:
     """A status as the brokers of a version spell it."""
     if isinstance(status, ResponseCode):
@@ -97,7 +92,7 @@ def refused(response: ResponseCode, reason: str) -> PutResult:
     return PutResult(response, reason=reason, response=response)
 
 
-def put_status(put: PutResult) -> PutStatus:
-    """The status that the store gave."""
+def response_to(put: PutResult) -> ResponseCode:
+    """What a producer is answered for what the store did."""
     assert isinstance(put.status, PutStatus), "the store gives no response codes"
-    return put.status
+    return _RESPONSES.get(put.status, ResponseCode.SYSTEM_ERROR)

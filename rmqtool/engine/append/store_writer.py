@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from threading import Lock
 from time import monotonic
@@ -156,18 +157,16 @@ class StoreWriter:
         with self._put_lock:
             self._busy_since = monotonic()
             try:
-                results = self._put_all(messages)
+                config = self._config
+                if config.synchronous_flush or config.replication.role == SYNCHRONOUS:
+                    results: Sequence[PutResult] = [self._put_and_wait(message) for message in messages]
+                else:
+                    results = self._putter.put_all(messages)
             finally:
                 self._busy_since = None
         written = (result.store_timestamp_ms for result in reversed(results) if result.is_written)
         self._last_store_timestamp_ms = next(written, self._last_store_timestamp_ms)
         return results
-
-    def _put_all(self, messages: Sequence[Message | MessageBatch]) -> Sequence[PutResult]:
-        config = self._config
-        if not config.synchronous_flush and config.replication.role != SYNCHRONOUS:
-            return self._putter.put_all(messages)
-        return [self._put_and_wait(message) for message in messages]
 
     def _put_and_wait(self, message: Message | MessageBatch) -> PutResult:
         """Put a message, and wait for disk and replicas; of two bad answers that of the replicas counts."""
@@ -189,7 +188,6 @@ class StoreWriter:
         return result if status is PutStatus.PUT_OK else result._replace(status=status)
 
     def _refusal(self) -> PutResult | None:
-        """Why nothing is put; None if it is."""
         replication = self._config.replication
         refused = state_refusal(replication, self.rules, is_open=self._is_open, is_writable=self.is_writable)
         since = self._busy_since
@@ -233,8 +231,19 @@ class StoreWriter:
         self._log.sync()
         if self._crash_step is None or self._crash_step is CrashStep.CHECKPOINT:
             self._dispatcher.sync()
-            self._note_times()
-            self._write_checkpoint()
+            before, dispatcher = self._checkpoint, self._dispatcher
+            consumequeue_offset = before.consumequeue_physical_offset
+            if self.rules.checkpoint_after_queue_flush:
+                consumequeue_offset = dispatcher.last_physical_offset or consumequeue_offset
+            self._checkpoint = replace(
+                before,
+                commitlog_timestamp_ms=self._last_store_timestamp_ms or before.commitlog_timestamp_ms,
+                consumequeue_timestamp_ms=dispatcher.last_store_timestamp_ms or before.consumequeue_timestamp_ms,
+                index_timestamp_ms=dispatcher.index_timestamp_ms or before.index_timestamp_ms,
+                consumequeue_physical_offset=consumequeue_offset,
+            )
+            self._sink.write_at(CHECKPOINT, 0, build_checkpoint(self._checkpoint))
+            self._sink.sync(CHECKPOINT)
         self._synced_at_ms = self._clock()
 
     def sync_if_due(self) -> None:
@@ -255,7 +264,15 @@ class StoreWriter:
         self._log.discard()
         if self._crash_step is CrashStep.FLUSHED:
             self._log.sync()
-        self._dispatch_held()
+        if self._held is not None:
+            # The very last record of what was held back comes into its queue, but not into the index.
+            (begin, block), self._held = self._held, None
+            last = at = 0
+            while at < len(block):
+                last, at = at, at + int.from_bytes(block[at : at + 4], "big")
+            if last:
+                self._dispatcher.dispatch(begin, block[:last])
+            self._dispatcher.dispatch(begin + last, block[last:], with_index=False)
         self._dispatcher.finish(clean=not crash)
         if crash and self._crash_step is CrashStep.CHECKPOINT:
             self.sync()
@@ -276,37 +293,6 @@ class StoreWriter:
         if self._held is not None:
             self._dispatcher.dispatch(*self._held)
         self._held = (physical_offset, block)
-
-    def _dispatch_held(self) -> None:
-        """Dispatch what was held back; the very last record of it comes into its queue, but not into the index."""
-        if self._held is None:
-            return
-        (begin, block), self._held = self._held, None
-        last = at = 0
-        while at < len(block):
-            last, at = at, at + int.from_bytes(block[at : at + 4], "big")
-        if last:
-            self._dispatcher.dispatch(begin, block[:last])
-        self._dispatcher.dispatch(begin + last, block[last:], with_index=False)
-
-    def _note_times(self) -> None:
-        previous = self._checkpoint
-        dispatcher = self._dispatcher
-        offset = dispatcher.last_physical_offset or previous.consumequeue_physical_offset
-        self._checkpoint = Checkpoint(
-            commitlog_timestamp_ms=self._last_store_timestamp_ms or previous.commitlog_timestamp_ms,
-            consumequeue_timestamp_ms=dispatcher.last_store_timestamp_ms or previous.consumequeue_timestamp_ms,
-            index_timestamp_ms=dispatcher.index_timestamp_ms or previous.index_timestamp_ms,
-            master_flushed_offset=previous.master_flushed_offset,
-            confirm_physical_offset=previous.confirm_physical_offset,
-            consumequeue_physical_offset=offset
-            if self.rules.checkpoint_after_queue_flush
-            else previous.consumequeue_physical_offset,
-        )
-
-    def _write_checkpoint(self) -> None:
-        self._sink.write_at(CHECKPOINT, 0, build_checkpoint(self._checkpoint))
-        self._sink.sync(CHECKPOINT)
 
     def __enter__(self) -> Self:
         return self

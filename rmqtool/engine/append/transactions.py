@@ -12,7 +12,7 @@ from typing import Final
 from rmqtool.engine.append.client_settings import ClientSettings
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.rewrite import CLIENT_MAP_CAPACITY, encode_map, hash_map_order, ordered
-from rmqtool.engine.append.status import PutResult, PutStatus, put_status, refused, response_to
+from rmqtool.engine.append.status import PutResult, PutStatus, refused, response_to
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import properties as names
@@ -112,7 +112,7 @@ class TransactionEnds:
             )
             put = self._put(final)
             if put.status not in _STORED:
-                return [put._replace(response=response_to(put_status(put)))]
+                return [put._replace(response=response_to(put))]
             results.append(put._replace(response=ResponseCode.SUCCESS))
         if half.topic == names.HALF_TOPIC:
             self._ended.setdefault(half.queue_id, []).append(str(half.queue_offset))
@@ -126,16 +126,35 @@ class TransactionEnds:
         Raises:
             WriteError: the disk does not take it.
         """
-        results = [
-            self._put_operation(queue_id, body)
-            for queue_id, offsets in self._ended.items()
-            for body in self._operation_bodies(offsets)
-        ]
+        results = []
+        properties = {names.TAGS: OPERATION_TAG, names.WAIT: "true"}
+        sent = {name: properties[name] for name in hash_map_order(properties, CLIENT_MAP_CAPACITY)}
+        for queue_id, offsets in self._ended.items():
+            bodies = offsets
+            if self._rules.operation_batches:
+                # A body that is as long as its limit, or longer, takes no further offset.
+                bodies = [""]
+                for offset in offsets:
+                    if len(bodies[-1]) >= self._settings.operation_bytes_max:
+                        bodies.append("")
+                    bodies[-1] += f"{offset},"
+            for body in bodies:
+                operation = Message(
+                    topic=names.OPERATION_TOPIC,
+                    queue_id=queue_id,
+                    body=body.encode("ascii"),
+                    properties={**sent, names.WAIT: "false"},
+                    properties_text=encode_properties(sent, trailing_separator=self._rules.trailing_separator),
+                    born_timestamp_ms=self._clock(),
+                    born_host=self._settings.store_host,
+                    store_host=self._settings.store_host,
+                    is_internal=True,
+                )
+                results.append(self._put(operation)._replace(response=ResponseCode.SUCCESS))
         self._ended.clear()
         return results
 
     def _refusal(self, half: Record, group: str | None) -> PutResult | None:
-        """Why a transaction cannot be ended; None if it can."""
         producer = half.properties.get(names.PRODUCER_GROUP)
         if producer is None or group not in (None, producer):
             return refused(ResponseCode.SYSTEM_ERROR, f"the half message is of producer group {producer}")
@@ -146,31 +165,3 @@ class TransactionEnds:
             if self._clock() - half.born_timestamp_ms > immune_ms:
                 return refused(ResponseCode.ILLEGAL_OPERATION, "the broker asks the producer about it by now")
         return None
-
-    def _operation_bodies(self, queue_offsets: list[str]) -> list[str]:
-        """The bodies of operation records; one that is as long as its limit, or longer, takes no further offset."""
-        if not self._rules.operation_batches:
-            return queue_offsets
-        bodies = [""]
-        for offset in queue_offsets:
-            if len(bodies[-1]) >= self._settings.operation_bytes_max:
-                bodies.append("")
-            bodies[-1] += f"{offset},"
-        return bodies
-
-    def _put_operation(self, queue_id: int, body: str) -> PutResult:
-        properties = {names.TAGS: OPERATION_TAG, names.WAIT: "true"}
-        sent = {name: properties[name] for name in hash_map_order(properties, CLIENT_MAP_CAPACITY)}
-        operation = Message(
-            topic=names.OPERATION_TOPIC,
-            queue_id=queue_id,
-            body=body.encode("ascii"),
-            properties={**sent, names.WAIT: "false"},
-            properties_text=encode_properties(sent, trailing_separator=self._rules.trailing_separator),
-            born_timestamp_ms=self._clock(),
-            born_host=self._settings.store_host,
-            store_host=self._settings.store_host,
-            is_internal=True,
-        )
-        put = self._put(operation)
-        return put._replace(response=ResponseCode.SUCCESS)

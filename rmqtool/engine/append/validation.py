@@ -46,12 +46,7 @@ def refusal(message: Message, text: bytes, rules: BrokerRules, config: WriterCon
         return reason
     if rules.properties_limit_in_characters and java_length(text.decode("utf-8", "replace")) > 32767:
         return "properties of more than 32767 characters"
-    return None if message.is_final else inner_batch_refusal(message, rules, config)
-
-
-def inner_batch_refusal(message: Message, rules: BrokerRules, config: WriterConfig) -> str | None:
-    """Why a record with inner-batch marks is refused (`HookUtils#checkInnerBatch`)."""
-    if not rules.inner_batch:
+    if message.is_final or not rules.inner_batch:
         return None
     is_inner = bool(message.sys_flag & system_flag.INNER_BATCH)
     if names.INNER_COUNT in message.properties and not is_inner:
@@ -100,14 +95,9 @@ def topic_refusal(topic: str, rules: BrokerRules) -> str | None:
     limit = RETRY_TOPIC_LENGTH_MAX if longer else TOPIC_LENGTH_MAX
     if not topic.strip():
         return "a blank topic"
-    if not is_legal_name(topic):
+    if VALID_NAME.match(topic) is None:
         return "a topic with characters other than %|-_a-zA-Z0-9"
     return f"a topic of more than {limit} characters" if len(topic) > limit else None
-
-
-def is_legal_name(name: str) -> bool:
-    """Whether the name of a topic or a group has only characters that it may have."""
-    return VALID_NAME.match(name) is not None
 
 
 def is_kept_from_clients(topic: str, rules: BrokerRules) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -97,9 +97,16 @@ def config_from(conf: BrokerConf) -> WriterConfig:
         ValueError: the delay levels are none.
         UnsupportedError: they ask for replicas, or for a form of log or queues that is not written.
     """
-    for setting, reason in _unsupported(conf):
-        raise UnsupportedError(f"{conf.path}: {setting}: {reason}")
-    sizes = conf.settings()
+    unsupported = None
+    if conf.flag("enableControllerMode"):
+        unsupported = "enableControllerMode=true: the result of a put in such a broker depends on its controller"
+    elif conf.store_type not in (None, "default"):
+        unsupported = f"storeType={conf.store_type}: rmqtool does not write consume queues in RocksDB"
+    elif conf.is_dledger:
+        unsupported = "enableDLegerCommitLog=true: rmqtool does not write DLedger logs"
+    if unsupported is not None:
+        raise UnsupportedError(f"{conf.path}: {unsupported}")
+    sizes, disk_percent = conf.settings(), _number(conf, "diskSpaceWarningLevelRatio")
     settings: dict[str, object] = {
         "commitlog_file_size": sizes.commitlog_file_size,
         "consumequeue_file_size": sizes.consumequeue_file_size,
@@ -114,8 +121,16 @@ def config_from(conf: BrokerConf) -> WriterConfig:
         "lmq": conf.has_light_queues,
         "extension": conf.has_queue_extension,
         "index": conf.has_index,
-        "replication": _replication(conf),
-        "disk_ratio_max": _disk_ratio(conf),
+        "replication": Replication(
+            role=conf.broker_role or "ASYNC_MASTER",
+            in_sync_replicas=_number(conf, "inSyncReplicas") or 1,
+            in_sync_replicas_min=_number(conf, "minInSyncReplicas") or 1,
+            adapts=bool(conf.flag("enableAutoInSyncReplicas")),
+            acts_for_master=bool(conf.flag("enableSlaveActingMaster")),
+            duplicates=bool(conf.is_duplication_on),
+        ),
+        # Between these two, as `CleanCommitLogService` has it.
+        "disk_ratio_max": None if disk_percent is None else min(max(disk_percent / 100, 0.35), 0.9),
         "busy_limit_ms": _number(conf, "osPageCacheBusyTimeOutMills"),
         "flush_timeout_ms": _number(conf, "syncFlushTimeout"),
         "transient_pool": conf.has_transient_pool and conf.flush_disk_type != "SYNC_FLUSH",
@@ -123,32 +138,6 @@ def config_from(conf: BrokerConf) -> WriterConfig:
     }
     known_settings: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     return WriterConfig(**known_settings)
-
-
-def _unsupported(conf: BrokerConf) -> Iterator[tuple[str, str]]:
-    if conf.flag("enableControllerMode"):
-        yield "enableControllerMode=true", "the result of a put in such a broker depends on its controller"
-    if conf.store_type not in (None, "default"):
-        yield f"storeType={conf.store_type}", "rmqtool does not write consume queues in RocksDB"
-    if conf.is_dledger:
-        yield "enableDLegerCommitLog=true", "rmqtool does not write DLedger logs"
-
-
-def _replication(conf: BrokerConf) -> Replication:
-    return Replication(
-        role=conf.broker_role or "ASYNC_MASTER",
-        in_sync_replicas=_number(conf, "inSyncReplicas") or 1,
-        in_sync_replicas_min=_number(conf, "minInSyncReplicas") or 1,
-        adapts=bool(conf.flag("enableAutoInSyncReplicas")),
-        acts_for_master=bool(conf.flag("enableSlaveActingMaster")),
-        duplicates=bool(conf.is_duplication_on),
-    )
-
-
-def _disk_ratio(conf: BrokerConf) -> float | None:
-    """Between 0.35 and 0.9, as `CleanCommitLogService` has it."""
-    percent = _number(conf, "diskSpaceWarningLevelRatio")
-    return None if percent is None else min(max(percent / 100, 0.35), 0.9)
 
 
 def _number(conf: BrokerConf, name: str) -> int | None:

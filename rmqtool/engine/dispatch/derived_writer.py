@@ -127,7 +127,7 @@ class DerivedWriter:
         self._sizes = sizes
         self._settings = settings
         self.dispatching = EntrySelector(settings, with_queues, index is not None)
-        self._index = index
+        self.index = index
         self._ends = ends
         self._wants = wants
         self._make_queue, self._make_batch = make_queue, make_batch
@@ -136,10 +136,6 @@ class DerivedWriter:
         self._held: dict[TypedQueueKey, list[QueueEntries]] = {}
         self._held_rows = 0
         self.refused: dict[QueueName, str] = {}
-
-    @property
-    def index(self) -> IndexWriter | None:
-        return self._index
 
     def queues(self) -> Iterator[tuple[str, int, QueueWriter | BatchQueueWriter]]:
         """The queues that were opened, as (topic, queue id, writer)."""
@@ -165,8 +161,8 @@ class DerivedWriter:
         self._held_rows += entries.row_count
         if self._held_rows >= HELD_ROWS_MAX:
             self._flush_queues()
-        if self._index is not None and entries.index is not None:
-            self._index.put(entries.index)
+        if self.index is not None and entries.index is not None:
+            self.index.put(entries.index)
 
     def flush(self) -> None:
         """Write everything that was put, the index's current file whole.
@@ -175,8 +171,8 @@ class DerivedWriter:
             WriteError: the sink does not take it.
         """
         self._flush_queues()
-        if self._index is not None:
-            self._index.flush()
+        if self.index is not None:
+            self.index.flush()
 
     def sync(self) -> None:
         """Return once everything that was put is on the disk.
@@ -194,8 +190,8 @@ class DerivedWriter:
             WriteError: the sink does not take it.
         """
         self._flush_queues()
-        if self._index is not None:
-            self._index.finish(clean=clean)
+        if self.index is not None:
+            self.index.finish(clean=clean)
 
     def _flush_queues(self) -> None:
         held, self._held, self._held_rows = self._held, {}, 0

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import Int64s
-from rmqtool.engine.dispatch.stream_writer import StreamWriter
+from rmqtool.engine.dispatch.queue_writer import StreamWriter
 from rmqtool.formats.consumequeue import (
     EXTENSION_ADDRESS_BASE,
     EXTENSION_END_OF_FILE,

@@ -179,7 +179,6 @@ def _hashed(
 
 
 def _texts_of(column: str, rows: Rows, chosen: Int64s, physical_offset: int) -> _Texts:
-    """The texts of a column that are there."""
     lengths = rows[f"{column}_length"][chosen]
     there = lengths > 0
     present_rows = chosen if there.all() else chosen[there]

@@ -113,7 +113,13 @@ def carried_header(full: IndexHeader) -> IndexHeader:
 
 
 class IndexWriter:
-    """The index of a store. Memory: 4 bytes per slot, and the entries of one call."""
+    """The index of a store. Memory: 4 bytes per slot, and the entries of one call.
+
+    Attributes:
+        current: the file that entries go to.
+        full_paths: files that became full since this writer began.
+        full_timestamp_ms: last store time in the latest of them, which is what the checkpoint holds; None before.
+    """
 
     def __init__(
         self,
@@ -142,23 +148,12 @@ class IndexWriter:
         self._entry_count = entry_count
         self._rules = rules
         self._clock_ms = clock_ms
-        self._current = current
+        self.current = current
         self._passes_over_times = passes_over_times
         self._begins_open = False
         """Whether no record has told the current file's start yet."""
-        self._full_timestamp_ms: int | None = None
+        self.full_timestamp_ms: int | None = None
         self.full_paths: list[str] = []
-        """Files that became full since this writer began."""
-
-    @property
-    def current(self) -> OpenIndexFile | None:
-        """The file that entries go to."""
-        return self._current
-
-    @property
-    def full_timestamp_ms(self) -> int | None:
-        """Last store time in the latest file that became full, which is what the checkpoint holds; None before."""
-        return self._full_timestamp_ms
 
     def put(self, entries: IndexEntries) -> None:
         """Enter records.
@@ -168,7 +163,7 @@ class IndexWriter:
         """
         # Each entry raises the header's end to its own record, and a record below that end is left out.
         offsets = entries.physical_offsets
-        end = self._current.header.end_physical_offset if self._current is not None else 0
+        end = self.current.header.end_physical_offset if self.current is not None else 0
         if offsets.size and (offsets[0] < end or (offsets[1:] < offsets[:-1]).any()):
             fresh = offsets >= np.maximum.accumulate(np.concatenate([[end], offsets]))[:-1]
             entries = IndexEntries(
@@ -194,9 +189,16 @@ class IndexWriter:
         Raises:
             WriteError: the sink does not take it.
         """
-        if self._current is not None:
-            self._write_slots(self._current)
-            self._write_header(self._current)
+        file = self.current
+        if file is None:
+            return
+        pages = np.flatnonzero(file.changed_pages)
+        for run in np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1) if pages.size else ():  # neighbors together
+            first, last = int(run[0]) * PAGE_SLOTS, (int(run[-1]) + 1) * PAGE_SLOTS
+            self._sink.write_at(file.path, slot_position(first), file.slots[first:last].astype(">i4").tobytes())
+        file.changed_pages[:] = False
+        header = replace(file.header, next_entry_number=file.stored_entry_number)
+        self._sink.write_at(file.path, 0, header.build())
 
     def finish(self, *, clean: bool) -> None:
         """Leave the files as a broker does that ends cleanly, or is killed.
@@ -204,13 +206,13 @@ class IndexWriter:
         Raises:
             WriteError: the sink does not take it.
         """
-        if self._current is not None and clean and self._rules.index_flushed_at_stop:
-            self._current.stored_entry_number = self._current.header.next_entry_number
+        if self.current is not None and clean and self._rules.index_flushed_at_stop:
+            self.current.stored_entry_number = self.current.header.next_entry_number
         self.flush()
 
     def _file_with_room(self) -> OpenIndexFile:
         """The current file, or a new one that takes over where a full one ends."""
-        file = self._current
+        file = self.current
         carried = IndexHeader()
         if file is not None:
             if file.header.next_entry_number < self._entry_count:
@@ -219,15 +221,14 @@ class IndexWriter:
             self.flush()
             self.full_paths.append(file.path)
             last = file.header
-            self._full_timestamp_ms = last.end_timestamp_ms
+            self.full_timestamp_ms = last.end_timestamp_ms
             carried = carried_header(last)
         path = path_behind(file.path if file is not None else "", self._clock_ms())
         self._sink.create(path, file_size(self._slot_count, self._entry_count))
-        self._current = OpenIndexFile(path, carried, np.zeros(self._slot_count, np.int32))
-        return self._current
+        self.current = OpenIndexFile(path, carried, np.zeros(self._slot_count, np.int32))
+        return self.current
 
     def _append(self, file: OpenIndexFile, hashes: Int32s, physical_offsets: Int64s, timestamps_ms: Int64s) -> None:
-        """Append entries for which the file has room."""
         header, count = file.header, hashes.size
         is_first = header.next_entry_number <= 1
         times_ms = possible_times(timestamps_ms) if self._passes_over_times else timestamps_ms
@@ -252,18 +253,6 @@ class IndexWriter:
             next_entry_number=header.next_entry_number + count,
         )
         file.stored_entry_number = file.header.next_entry_number
-
-    def _write_slots(self, file: OpenIndexFile) -> None:
-        """Write the pages of slots that have changed, neighbors together."""
-        pages = np.flatnonzero(file.changed_pages)
-        for run in np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1) if pages.size else ():
-            first, last = int(run[0]) * PAGE_SLOTS, (int(run[-1]) + 1) * PAGE_SLOTS
-            self._sink.write_at(file.path, slot_position(first), file.slots[first:last].astype(">i4").tobytes())
-        file.changed_pages[:] = False
-
-    def _write_header(self, file: OpenIndexFile) -> None:
-        header = replace(file.header, next_entry_number=file.stored_entry_number)
-        self._sink.write_at(file.path, 0, header.build())
 
 
 def enter(

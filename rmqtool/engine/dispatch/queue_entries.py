@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX, is_kept_out
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.properties import (
     INNER_BASE,
@@ -237,19 +237,44 @@ def _expanded(
     queue_offsets = np.array(column["queue_offset"], np.int64)
     batch_sizes = np.ones(rows.size, np.int32)
     rules = settings.rules
-    further = _Further(list(topics))
+    names, number_of = list(topics), dict[bytes, int]()  # numbers continue after those of the rows' topics
+    further: list[tuple[int, int, int, int]] = []
+    """Row, topic number, queue id and queue offset of each entry in a queue that a record names beside its own."""
     for index in np.flatnonzero(column["features"]).tolist():
         row = rows[index]
         features, topic_number = int(row["features"]), int(numbers[index])
         if topic_number in batch_numbers:
-            if features & columns.INNER_BATCH_NUMBERS:
-                queue_offsets[index], batch_sizes[index] = _inner_batch(row, texts)
-        elif features & columns.MULTI_DISPATCH and settings.multi_dispatch and rules.multi_dispatch is not _NONE:
-            is_kept_back = is_kept_out(topics[topic_number].decode("latin-1"), rules.dispatch_keeps_out)
-            if not is_kept_back or settings.entered is not None:
-                further.add(index, row, texts.properties(row), settings, entered_only=is_kept_back)
+            if features & columns.INNER_BATCH_NUMBERS:  # `CommitLog#setBatchSizeIfNeeded`
+                values = decode_properties(texts.properties(row))
+                base, count = values[INNER_BASE], values[INNER_COUNT]
+                # A broker takes a record with other numbers for the end of the log; as one message it can be found.
+                if _is_integer(base, JAVA_LONG_MAX) and _is_integer(count, _SHORT_MAX):
+                    queue_offsets[index], batch_sizes[index] = int(base), int(count)
+            continue
+        if not (features & columns.MULTI_DISPATCH and settings.multi_dispatch and rules.multi_dispatch is not _NONE):
+            continue
+        is_kept_back = is_kept_out(topics[topic_number].decode("latin-1"), rules.dispatch_keeps_out)
+        if is_kept_back and settings.entered is None:
+            continue
+        values = decode_properties(texts.properties(row))
+        for name, queue_offset in named_queues(values[MULTI_DISPATCH], values[MULTI_QUEUE_OFFSET]):
+            queue_id = 0 if settings.lmq and name.startswith(LMQ_PREFIX) else int(row["queue_id"])
+            if is_kept_back:  # only where the queue has the record's unit
+                if settings.entered is None or queue_offset < 0:
+                    continue
+                place = settings.entered.physical_offsets(f"consumequeue/{name}/{queue_id}", queue_offset, 1)
+                if int(place[0]) != int(row["physical_offset"]):
+                    continue
+            if not number_of:
+                for known_number, known in enumerate(names):
+                    number_of.setdefault(known, known_number)
+            topic = name.encode("utf-8", "replace")
+            number = number_of.setdefault(topic, len(names))
+            if number == len(names):
+                names.append(topic)
+            further.append((index, number, queue_id, queue_offset))
     own_entries = _Expanded(
-        further.names,
+        names,
         np.arange(rows.size),
         numbers,
         column["queue_id"],
@@ -257,50 +282,18 @@ def _expanded(
         np.ones(rows.size, np.bool_),
         batch_sizes,
     )
-    if not further.rows:
+    if not further:
         return own_entries
-    source = np.concatenate([own_entries.rows, np.array(further.rows, np.int64)])
+    further_rows, further_numbers, further_ids, further_offsets = zip(*further, strict=True)
+    source = np.concatenate([own_entries.rows, np.array(further_rows, np.int64)])
     order = np.argsort(source, kind="stable")
     return own_entries._replace(
         rows=source[order],
-        numbers=np.concatenate([own_entries.numbers, np.array(further.topic_numbers, np.int32)])[order],
-        queue_ids=np.concatenate([own_entries.queue_ids, np.array(further.queue_ids, np.int32)])[order],
-        queue_offsets=np.concatenate([queue_offsets, np.array(further.queue_offsets, np.int64)])[order],
-        own=np.concatenate([own_entries.own, np.zeros(len(further.rows), np.bool_)])[order],
+        numbers=np.concatenate([own_entries.numbers, np.array(further_numbers, np.int32)])[order],
+        queue_ids=np.concatenate([own_entries.queue_ids, np.array(further_ids, np.int32)])[order],
+        queue_offsets=np.concatenate([queue_offsets, np.array(further_offsets, np.int64)])[order],
+        own=np.concatenate([own_entries.own, np.zeros(len(further), np.bool_)])[order],
     )
-
-
-class _Further:
-    """Entries in queues that records name beside their own; topic numbers continue after those of the rows."""
-
-    def __init__(self, names: list[bytes]) -> None:
-        self.names = names
-        self._numbers: dict[bytes, int] = {}
-        self.rows: list[int] = []
-        self.topic_numbers: list[int] = []
-        self.queue_ids: list[int] = []
-        self.queue_offsets: list[int] = []
-
-    def add(
-        self, row_index: int, row: Any, properties: bytes, settings: DispatchSettings, *, entered_only: bool
-    ) -> None:
-        """Enter a record; with `entered_only` only where a queue has its unit."""
-        property_values = decode_properties(properties)
-        for name, queue_offset in named_queues(property_values[MULTI_DISPATCH], property_values[MULTI_QUEUE_OFFSET]):
-            queue_id = 0 if settings.lmq and name.startswith(LMQ_PREFIX) else int(row["queue_id"])
-            if entered_only and not _is_entered(settings.entered, (name, queue_id), queue_offset, row):
-                continue
-            if not self._numbers:
-                for known_number, known in enumerate(self.names):
-                    self._numbers.setdefault(known, known_number)
-            topic = name.encode("utf-8", "replace")
-            number = self._numbers.setdefault(topic, len(self.names))
-            if number == len(self.names):
-                self.names.append(topic)
-            self.rows.append(row_index)
-            self.topic_numbers.append(number)
-            self.queue_ids.append(queue_id)
-            self.queue_offsets.append(queue_offset)
 
 
 def named_queues(names: str, queue_offsets: str) -> list[QueueName]:
@@ -330,23 +323,6 @@ def _java_split(text: str) -> list[str]:
     while parts and not parts[-1]:
         parts.pop()
     return parts
-
-
-def _is_entered(units: StoredUnits | None, name: QueueName, queue_offset: int, row: Any) -> bool:
-    if units is None or queue_offset < 0:
-        return False
-    place = units.physical_offsets(f"consumequeue/{name[0]}/{name[1]}", queue_offset, 1)
-    return int(place[0]) == int(row["physical_offset"])
-
-
-def _inner_batch(row: Any, texts: RowBytes) -> tuple[int, int]:
-    """Queue offset of the first message inside and their number (`CommitLog#setBatchSizeIfNeeded`)."""
-    properties = decode_properties(texts.properties(row))
-    base, count = properties[INNER_BASE], properties[INNER_COUNT]
-    if _is_integer(base, JAVA_LONG_MAX) and _is_integer(count, _SHORT_MAX):
-        return int(base), int(count)
-    # A broker takes a record with other numbers for the end of the log; as one message it can at least be found.
-    return int(row["queue_offset"]), 1
 
 
 def _grouped(numbers: Int32s, queue_ids: Int32s) -> tuple[NDArray[np.intp], list[int]]:

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import Int64s, QueueEntries
-from rmqtool.engine.dispatch.stream_writer import StreamWriter
 from rmqtool.engine.queues.loaded_files import LoadedFiles
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END
+from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.sink import FileSink
 
 _UNIT: Final = UNIT.dtype
@@ -55,6 +55,31 @@ def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
     position = loaded.last_unit_position()
     physical_offset = loaded.physical_end(*position, rules) if position is not None else -1
     return QueueEnd(last.start, loaded.end, physical_offset, last.path)
+
+
+class StreamWriter:
+    """A stream that is cut into files of one size, as queues and their extensions are."""
+
+    def __init__(
+        self, sink: FileSink, directory: str, file_size: int, last_file: tuple[int | None, str | None], end: int
+    ) -> None:
+        """Continue at an end.
+
+        Args:
+            last_file: stream position at which the last file begins (None without files), and its path where the name
+                is not the usual one.
+            end: stream position after what is written.
+        """
+        self._sink = sink
+        self._directory = directory
+        self._file_size = file_size
+        self._last_start = last_file[0]
+        self._known_path = last_file
+        self._end = end
+
+    def _path(self, start: int) -> str:
+        known_start, known_path = self._known_path
+        return known_path if known_path and start == known_start else f"{self._directory}/{segment_name(start)}"
 
 
 class UnitWriter(StreamWriter):
@@ -101,11 +126,6 @@ class UnitWriter(StreamWriter):
     def _write(self, stream_position: int, units: NDArray[Any]) -> None:
         assert self._last_start is not None
         self._sink.write_at(self._path(self._last_start), stream_position - self._last_start, units.tobytes())
-
-
-def _wrapped(position: int) -> int:
-    """A product as Java has it."""
-    return (position + OFFSETS_END) % (2 * OFFSETS_END) - OFFSETS_END
 
 
 class QueueWriter(UnitWriter):
@@ -168,10 +188,11 @@ class QueueWriter(UnitWriter):
             start = stop
 
     def _put_run(self, queue_offset: int, units: NDArray[Any], ends: Int64s) -> None:
-        """Enter records with consecutive queue offsets."""
         at, count = 0, units.size
         while at < count:
-            expected = _wrapped((queue_offset + at) * UNIT_SIZE)
+            expected = ((queue_offset + at) * UNIT_SIZE + OFFSETS_END) % (
+                2 * OFFSETS_END
+            ) - OFFSETS_END  # in a Java long
             if not 0 <= expected <= JAVA_LONG_MAX - self._file_size:
                 self.ignored += 1  # no file can have that name
                 at += 1

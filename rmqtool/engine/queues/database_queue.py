@@ -128,7 +128,36 @@ class DatabaseQueue:
 
     def offset_by_time(self, log: Log, timestamp_ms: int, boundary: Boundary) -> int:  # noqa: ARG002 - as every queue
         """The queue offset of a time; see `Queue`. Units of this kind hold their times; -1 where none was found."""
-        return self._boundary(timestamp_ms, boundary) if self.max_queue_offset else 0
+        if not self.max_queue_offset:
+            return 0
+        lower = boundary is Boundary.LOWER
+        first, last = self.min_queue_offset, self.max_queue_offset - 1
+        last_time, first_time = self._time(last), self._time(first)
+        if self._rules.rocksdb_time_beyond_ends:
+            if last_time is not None and last_time < timestamp_ms:
+                return last + 1 if lower else last
+            if first_time is not None and first_time > timestamp_ms:
+                return first if lower else 0
+        low, high, left, right = first, last, -1, -1
+        while high >= low:
+            middle = low + (high - low) // 2
+            row = self.row(middle)
+            if row is None:
+                low = middle + 1
+            elif row["physical_offset"] < self._log_minimum:
+                low, left = middle + 1, middle
+            elif row["store_timestamp_ms"] < 0:
+                return 0
+            elif row["store_timestamp_ms"] == timestamp_ms:
+                step, limit = (-1, first) if lower else (1, last)
+                while middle != limit and self._time(middle + step) == timestamp_ms:
+                    middle += step
+                return middle
+            elif row["store_timestamp_ms"] > timestamp_ms:
+                high, right = middle - 1, middle
+            else:
+                low, left = middle + 1, middle
+        return right if lower else left
 
     def row(self, queue_offset: int) -> Any | None:
         """The unit as it lies in the database; None where there is none."""
@@ -166,36 +195,6 @@ class DatabaseQueue:
     def _time(self, queue_offset: int) -> int | None:
         row = self.row(queue_offset)
         return None if row is None else int(row["store_timestamp_ms"])
-
-    def _boundary(self, timestamp_ms: int, boundary: Boundary) -> int:
-        lower = boundary is Boundary.LOWER
-        first, last = self.min_queue_offset, self.max_queue_offset - 1
-        last_time, first_time = self._time(last), self._time(first)
-        if self._rules.rocksdb_time_beyond_ends:
-            if last_time is not None and last_time < timestamp_ms:
-                return last + 1 if lower else last
-            if first_time is not None and first_time > timestamp_ms:
-                return first if lower else 0
-        low, high, left, right = first, last, -1, -1
-        while high >= low:
-            middle = low + (high - low) // 2
-            row = self.row(middle)
-            if row is None:
-                low = middle + 1
-            elif row["physical_offset"] < self._log_minimum:
-                low, left = middle + 1, middle
-            elif row["store_timestamp_ms"] < 0:
-                return 0
-            elif row["store_timestamp_ms"] == timestamp_ms:
-                step, limit = (-1, first) if lower else (1, last)
-                while middle != limit and self._time(middle + step) == timestamp_ms:
-                    middle += step
-                return middle
-            elif row["store_timestamp_ms"] > timestamp_ms:
-                high, right = middle - 1, middle
-            else:
-                low, left = middle + 1, middle
-        return right if lower else left
 
 
 def _unit(row: tuple[int, ...]) -> QueueUnit:

@@ -135,7 +135,8 @@ def nearest_offset(queue: FileQueue, log: Log, timestamp_ms: int) -> int:
     Raises:
         UnreadableError: the disk does not give units or records.
     """
-    segment = _segment_by_modification_time(queue, timestamp_ms)
+    changed_after = (one for one in queue.loaded.segments if one.entry.mtime_ns // 1_000_000 >= timestamp_ms)
+    segment = next(changed_after, queue.loaded.last)
     if segment is None or not queue.loaded.length(segment):
         return 0
     floor = max(0, queue.min_stream_position - segment.start)
@@ -148,13 +149,6 @@ def nearest_offset(queue: FileQueue, log: Log, timestamp_ms: int) -> int:
         position = right if left_time == -1 or is_right_nearer else left
     # The broker divides and cuts towards zero, so "none" (-1) at the queue's start is 0.
     return max(0, segment.start + position) // UNIT_SIZE
-
-
-def _segment_by_modification_time(queue: FileQueue, timestamp_ms: int) -> Segment | None:
-    for segment in queue.loaded.segments:
-        if segment.entry.mtime_ns // 1_000_000 >= timestamp_ms:
-            return segment
-    return queue.loaded.last
 
 
 def _segment_by_store_time(queue: FileQueue, log: Log, timestamp_ms: int, boundary: Boundary) -> Segment | None:
@@ -183,12 +177,8 @@ def boundary_offset(queue: FileQueue, log: Log, timestamp_ms: int, boundary: Bou
         UnreadableError: the disk does not give units or records.
     """
     segment = _segment_by_store_time(queue, log, timestamp_ms, boundary)
-    return 0 if segment is None else _boundary(queue, log, segment, timestamp_ms, boundary)
-
-
-def _boundary(queue: FileQueue, log: Log, segment: Segment, timestamp_ms: int, boundary: Boundary) -> int:
-    length = queue.loaded.length(segment)
-    if not length:
+    length = queue.loaded.length(segment) if segment is not None else 0
+    if segment is None or not length:
         return 0
     floor = max(0, queue.min_stream_position - segment.start)
     ceiling = length - UNIT_SIZE

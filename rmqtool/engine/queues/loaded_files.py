@@ -264,10 +264,6 @@ class LoadedFiles:
         packed = self._files.noted(segment.path, valid_units_question(self.file_size, self.kind))
         return None if packed is None else UnitsSummary._make(_SUMMARY.unpack(packed))
 
-    def known_length(self, segment: Segment) -> int:
-        """Bytes of these units."""
-        return self.known_units(segment).length
-
     def _read_units(self, segment: Segment) -> UnitsSummary:
         summary = NO_UNITS
 

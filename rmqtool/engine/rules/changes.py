@@ -94,20 +94,8 @@ def _gets(rule: str) -> Concerns:
     return lambda before, after: not getattr(before, rule) and bool(getattr(after, rule))
 
 
-def _loses(rule: str) -> Concerns:
-    return lambda before, after: bool(getattr(before, rule)) and not getattr(after, rule)
-
-
 def _differ(*rules: str) -> Concerns:
     return lambda before, after: any(getattr(before, rule) != getattr(after, rule) for rule in rules)
-
-
-def _more_limited(before: BrokerRules, after: BrokerRules) -> bool:
-    return after.recover_files_max is not None and before.recover_files_max is None
-
-
-def _has_other_directories(before: BrokerRules, after: BrokerRules) -> bool:
-    return not set(before.rocksdb_queue_directories) <= set(after.rocksdb_queue_directories) or not after.rocksdb_queues
 
 
 _START: Final = (
@@ -220,7 +208,10 @@ VERSION_CHANGES: Final = (
     VersionChange(
         "consumequeue.in-rocksdb",
         ("rocksdb_queues", "rocksdb_queue_directories"),
-        _has_other_directories,
+        lambda before, after: (
+            not set(before.rocksdb_queue_directories) <= set(after.rocksdb_queue_directories)
+            or not after.rocksdb_queues
+        ),
         "{to} does not read this database; its queues hold only what its start dispatches again from the commit log",
         "Convert the queues into files before the change.",
         Feature.ROCKSDB_QUEUES,
@@ -238,7 +229,7 @@ VERSION_CHANGES: Final = (
     VersionChange(
         "index.unused-tags",
         ("index_tags",),
-        _loses("index_tags"),
+        lambda before, after: before.index_tags and not after.index_tags,
         "{to} does not find messages by their tag; it skips the entries of tags",
         "Nothing to do, if nobody looks for messages by tag.",
         Feature.TAGGED_MESSAGES,
@@ -246,7 +237,7 @@ VERSION_CHANGES: Final = (
     VersionChange(
         "recovery.ten-files",
         ("recover_files_max",),
-        _more_limited,
+        lambda before, after: after.recover_files_max is not None and before.recover_files_max is None,
         "{to} reads at most the last ten files of the commit log in its recovery",
         "Set commitLogRecoverMaxNum to the number of files, or rebuild the queues before the change.",
         Feature.LOG_FILES,

@@ -70,8 +70,11 @@ def all_settings() -> Mapping[str, Setting]:
         if line.startswith("["):
             group = line.strip("[]")
         elif line and not line.startswith("#"):
-            name, kind, effect, *ranges = line.split()
-            settings[name] = Setting(name, group, kind, effect, tuple(map(_range, ranges)))
+            name, kind, effect, *texts = line.split()
+            ranges = []
+            for first, separator, last in (text.partition("-") for text in texts):
+                ranges.append((first, (last or None) if separator else first))
+            settings[name] = Setting(name, group, kind, effect, tuple(ranges))
     return MappingProxyType(settings)
 
 
@@ -124,8 +127,3 @@ def nearest_setting(name: str, version: str | None = None) -> str | None:
 def _wanted(setting: Setting) -> str:
     kinds = {"int": "a number of 32 bits", "long": "a number of 64 bits", "double": "a number"}
     return kinds.get(setting.kind) or f"one of {', '.join(setting.kind.split('|'))}"
-
-
-def _range(text: str) -> tuple[str, str | None]:
-    first, separator, last = text.partition("-")
-    return first, (last or None) if separator else first

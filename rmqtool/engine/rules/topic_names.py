@@ -7,11 +7,14 @@ Broker: `TopicConfigManager`'s constructor, `TopicValidator`, `AdminBrokerProces
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Final
 
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 
+LMQ_PREFIX: Final = "%LMQ%"
+"""Of the light queues that a record names beside its own queue."""
 RETRY_PREFIX: Final = "%RETRY%"
 """Of the topic of messages that a group failed to consume; its consumers make it when they connect."""
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -58,3 +61,8 @@ def is_broker_topic(topic: str) -> bool:
 def is_broker_group(group: str) -> bool:
     """Whether a group is the broker's own, or one of a light queue."""
     return group in _OWN_GROUPS or group.startswith(("CID_RMQ_SYS_", LMQ_PREFIX))
+
+
+def is_kept_out(topic: str, patterns: Iterable[str]) -> bool:
+    """Whether a topic is one of those that a version keeps out of multi-dispatch; in patterns `*` is any text."""
+    return any(fnmatchcase(topic, pattern) for pattern in patterns)

@@ -53,7 +53,7 @@ class Log:
         self.rules = rules
         self.file_size: int = store.commitlog_file_size
         self.segments: tuple[Segment, ...] = loaded_segments(store.commitlog, self.file_size, rules)
-        self.end: int = end if end is not None else self._last_end()
+        self.end: int = end if end is not None else (self.segments[-1].start + self.file_size if self.segments else 0)
         self._files = files
         self._starts = [segment.start for segment in self.segments]
 
@@ -127,6 +127,3 @@ class Log:
             return any(self._files.read(self.segments[0].path, 0, commitlog.BLANK_SIZE_MIN))
         except UnreadableError:
             return True
-
-    def _last_end(self) -> int:
-        return self.segments[-1].start + self.file_size if self.segments else 0

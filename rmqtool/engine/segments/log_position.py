@@ -25,7 +25,7 @@ from rmqtool.scan.walk import FRAME_SIZE
 from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.probe_lock import lock_report
-from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.source import read_range
 from rmqtool.store.view import DirectoryView, StoreView
 
 BEFORE_SIZE: Final = 64
@@ -153,7 +153,8 @@ def flushed_end(store: Store, known: Position | None = None) -> Position:
     Raises:
         UnreadableError: a file of the log may not be read.
     """
-    limit_ms = _flushed_ms(store)
+    checkpoint = readable_checkpoint(store)
+    limit_ms = None if checkpoint is None else max(0, checkpoint.commitlog_timestamp_ms)
     if limit_ms or not store.commitlog:
         return _log_end(store, known, limit_ms, is_written=True)
     newest, _ = newest_with_data(store.view, store.commitlog)
@@ -209,23 +210,13 @@ def _end_in(
                 end = Position(begin + int(row["size"]), begin)
             if newer.size:
                 break
-            if is_written and end is not None and _ends_at(source, end.physical_offset - segment.start):
-                break
+            if is_written and end is not None:
+                # Where nothing is written a broker that runs writes next: the rest of its file, which may be a gigabyte
+                # of zeros, is not searched for records after damage.
+                at = end.physical_offset - segment.start
+                if not any(read_range(source, at, FRAME_SIZE)):
+                    break
     return end
-
-
-def _ends_at(source: ByteSource, position: int) -> bool:
-    """Whether nothing is written from a file position on; a broker that runs writes there next.
-
-    So the rest of its file, which may be a gigabyte of zeros, is not searched for records after damage.
-    """
-    return not any(read_range(source, position, FRAME_SIZE))
-
-
-def _flushed_ms(store: Store) -> int | None:
-    """Store time of the last flushed record; None where nothing says it."""
-    checkpoint = readable_checkpoint(store)
-    return None if checkpoint is None else max(0, checkpoint.commitlog_timestamp_ms)
 
 
 def newest_with_data(view: StoreView, segments: Sequence[Segment]) -> tuple[int, bool]:

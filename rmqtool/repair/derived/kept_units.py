@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError

@@ -173,7 +173,7 @@ def discard_all(places: StorePaths, disk: Disk | None = None) -> list[UndoableRe
 def _forget_lock_of(known: CheckedJournal, session: Session) -> None:
     """Let `lock` go in the end where a killed repair has made it."""
     if known.manifest is not None and known.manifest.made_lock:
-        session.lock.set_missing()
+        session.lock.was_missing = True
 
 
 @contextmanager

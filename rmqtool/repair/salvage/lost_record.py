@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rmqtool.engine.reading.record import Record
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.formats.queue_name import QueueKey, QueueName, queue_name, topic_text
 
 _LMQ: Final = LMQ_PREFIX.encode()

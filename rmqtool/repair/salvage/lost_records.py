@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rmqtool.engine.reading.record import Record, decode_record
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.findings.account import Account

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX, is_kept_out
 from rmqtool.formats.queue_name import QueueKey
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.repair.salvage.layout import Least, lay_out

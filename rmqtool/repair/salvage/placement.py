@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.queue_name import QueueKey, TypedQueueKey
 from rmqtool.repair.salvage.damage_context import DamageContext

@@ -25,8 +25,7 @@ from rmqtool.formats.java_properties import (
     parse_properties,
 )
 from rmqtool.quantities import JAVA_INT_MAX
-from rmqtool.store.directory import Settings
-from rmqtool.store.queue_roles import QueueRoles
+from rmqtool.store.directory import QueueRoles, Settings
 from rmqtool.store.source import FileSource, read_range
 
 SIZE_MAX: Final = 1 << 20
@@ -160,9 +159,22 @@ class BrokerConf:
         """
         root = posixpath.normpath(self.store_root) if self.store_root else None
         plain = dict.fromkeys(_below(path, root) for path in self.commitlog_paths)
-        of_dledger = dict.fromkeys(_below(path, root) for path in self._dledger_paths)
+        # Where DLedger keeps its data if not in `dledger-ID/data`; read-only paths count beside several others.
+        data_paths = java_trim(self.text("storePathDLedgerCommitLog") or "") if self.is_dledger else ""
+        read_only = java_trim(self.text("readOnlyCommitLogStorePaths") or "") if PATH_SPLITTER in data_paths else ""
+        dledger_paths = [*data_paths.split(PATH_SPLITTER), *read_only.split(PATH_SPLITTER)]
+        of_dledger = dict.fromkeys(_below(path, root) for path in dledger_paths if path)
         if of_dledger and not plain:
             plain = {"commitlog": None}
+        # Where the broker keeps its consume queues; None where the store's files have to tell.
+        queue_kind = "file" if self.store_type is not None or self.is_whole else None
+        queue_roles = None
+        if self.store_type is not None and self.store_type.lower() == _IN_ROCKSDB:
+            queue_kind = "rocksdb"
+        elif self.writes_both_queue_kinds:
+            queue_kind = "mixed"
+            reads, assigns = (_SIDES.get(kind := (self.text(name) or "default").lower(), kind) for name in _SIDE_ROLES)
+            queue_roles = QueueRoles(reads, assigns, bool(self.keeps_light_queues_in_rocksdb))
         return replace(
             self.sizes,
             commitlog_directories=(*plain, *of_dledger),
@@ -173,8 +185,8 @@ class BrokerConf:
             dledger_directories=(*of_dledger,),
             runs_timer=self.has_timer is not False,
             defaults_hold=self.is_whole and not self.odd_sizes,
-            queue_kind=self._queue_kind,
-            queue_roles=self._queue_roles,
+            queue_kind=queue_kind,
+            queue_roles=queue_roles,
         )
 
     @property
@@ -182,30 +194,6 @@ class BrokerConf:
         """`commitLogRecoverMaxNum`: files from the log's end in which recovery looks for its start."""
         count = self.number("commitLogRecoverMaxNum")
         return count if count is not None and count > 0 else None
-
-    @property
-    def _dledger_paths(self) -> tuple[str, ...]:
-        """Where DLedger keeps its data if not in `dledger-ID/data`; read-only paths count beside several others."""
-        value = java_trim(self.text("storePathDLedgerCommitLog") or "") if self.is_dledger else ""
-        read_only = java_trim(self.text("readOnlyCommitLogStorePaths") or "") if PATH_SPLITTER in value else ""
-        return tuple(path for text in (value, read_only) for path in text.split(PATH_SPLITTER) if path)
-
-    @property
-    def _queue_kind(self) -> str | None:
-        """Where the broker keeps its consume queues; None where the store's files have to tell."""
-        if self.store_type is not None and self.store_type.lower() == _IN_ROCKSDB:
-            return "rocksdb"
-        if self.writes_both_queue_kinds:
-            return "mixed"
-        return "file" if self.store_type is not None or self.is_whole else None
-
-    @property
-    def _queue_roles(self) -> QueueRoles | None:
-        """What each side is for where queues are written to both."""
-        if self._queue_kind != "mixed":
-            return None
-        reads, assigns = (_SIDES.get(kind := (self.text(name) or "default").lower(), kind) for name in _SIDE_ROLES)
-        return QueueRoles(reads, assigns, bool(self.keeps_light_queues_in_rocksdb))
 
 
 def read_broker_conf(path: Path, reads: ReadSettings = ANY_VERSION) -> BrokerConf:
@@ -255,11 +243,16 @@ def broker_conf(
             odd_sizes += [
                 name for name, field in _SIZES.items() if field == "consumequeue_file_size" and conf.number(name)
             ]
+    # Several paths are split and not trimmed, and only beside them paths are read only.
+    commitlog_paths = [conf.text("storePathCommitLog") or ""]
+    if reads.splits_log_paths and PATH_SPLITTER in commitlog_paths[0]:
+        texts = (commitlog_paths[0], conf.text("readOnlyCommitLogStorePaths") or "")
+        commitlog_paths = [path for text in texts for path in java_trim(text).split(PATH_SPLITTER)]
     flags = {name: value for key, name in _FLAGS.items() if (value := conf.flag(key)) is not None}
     configuration = replace(
         conf,
         store_root=conf.text("storePathRootDir") or None,
-        commitlog_paths=_commitlog_paths(conf),
+        commitlog_paths=tuple(path for path in commitlog_paths if path),
         sizes=Settings(**numbers),  # type: ignore[arg-type]
         delay_levels=conf.text("messageDelayLevel"),
         store_type=conf.text("storeType"),
@@ -289,16 +282,6 @@ def with_properties(conf: BrokerConf | None, texts: Sequence[str], reads: ReadSe
         properties[key.strip()] = value.strip()
     changed = broker_conf(properties, conf.path if conf is not None else "--set", reads)
     return changed if conf is not None else replace(changed, is_whole=False)
-
-
-def _commitlog_paths(conf: BrokerConf) -> tuple[str, ...]:
-    """Where the log lies; several paths are split and not trimmed, and only beside them paths are read only."""
-    named = conf.text("storePathCommitLog") or ""
-    if not conf.reads.splits_log_paths or PATH_SPLITTER not in named:
-        return (named,) if named else ()
-    read_only = conf.text("readOnlyCommitLogStorePaths") or ""
-    paths = [path for text in (named, read_only) for path in java_trim(text).split(PATH_SPLITTER)]
-    return tuple(path for path in paths if path)
 
 
 def _below(path: str, root: str | None) -> str:

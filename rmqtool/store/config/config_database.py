@@ -64,6 +64,10 @@ class ConfigDatabase:
         """The files that it could replace."""
         return tuple(_FAMILIES[self.directory]) if self.directory in _FAMILIES else STORED
 
+    def content(self, path: str) -> dict[Any, Any]:
+        """What a file would have, with at least its empty table."""
+        return self.contents.setdefault(path, {_TABLES[path]: {}})
+
 
 def read_config_databases(view: StoreView) -> tuple[ConfigDatabase, ...]:
     """Every database of configuration that a store has, in the order in which they count. Never raises."""
@@ -98,10 +102,10 @@ def _take(database: ConfigDatabase, family: str, key: bytes, value: bytes) -> No
                 parsed = _json(value)
                 is_taken = parsed is not None
                 if parsed is not None and family == version:
-                    _content(database, path)["dataVersion"] = parsed
+                    database.content(path)["dataVersion"] = parsed
                 elif parsed is not None:
                     entry = parsed.get("offsetTable") if path == CONSUMER_OFFSETS else parsed
-                    _table(database, path)[_text(key)] = entry
+                    database.content(path)[_TABLES[path]][_text(key)] = entry
     if not is_taken:
         database.problems.append(f"{database.directory}: the row of key {_text(key)[:60]!r} is not configuration")
 
@@ -115,25 +119,16 @@ def _take_row(database: ConfigDatabase, key: bytes, value: bytes) -> bool:
     if row.version is not None:
         state_version, timestamp, counter = row.version
         version = {"counter": counter, "stateVersion": state_version, "timestamp": timestamp}
-        _content(database, path)["dataVersion"] = version
+        database.content(path)["dataVersion"] = version
     elif row.topic is not None and row.name is not None:
-        queues = _table(database, path).setdefault(f"{_text(row.topic)}@{_text(row.name)}", {})
+        queues = database.content(path)[_TABLES[path]].setdefault(f"{_text(row.topic)}@{_text(row.name)}", {})
         queues[str(row.queue_id)] = row.queue_offset
     else:
         parsed = _json(row.json or b"")
         if parsed is None:
             return False
-        _table(database, path)[_text(row.name or b"")] = parsed
+        database.content(path)[_TABLES[path]][_text(row.name or b"")] = parsed
     return True
-
-
-def _content(database: ConfigDatabase, path: str) -> dict[Any, Any]:
-    return database.contents.setdefault(path, {_TABLES[path]: {}})
-
-
-def _table(database: ConfigDatabase, path: str) -> dict[Any, Any]:
-    table: dict[Any, Any] = _content(database, path)[_TABLES[path]]
-    return table
 
 
 def _json(value: bytes) -> dict[Any, Any] | None:
@@ -150,7 +145,9 @@ def _text(name: bytes) -> str:
 
 def config_of_database(databases: Sequence[ConfigDatabase], config: ConfigFile) -> ConfigFile:
     """What a broker has for a file: the database goes before it, unless the file was changed more often."""
-    database = _database_of(databases, config.path)
+    candidates = [database for database in databases if config.path in database.paths]
+    filled = (one for one in candidates if config.path in one.contents or one.failure is not None)
+    database = next(filled, candidates[0] if candidates else None)
     if database is None or _counter(config.value) > _counter(database.contents.get(config.path)):
         return config
     state = ConfigState.BROKEN if database.problems or database.failure else ConfigState.READ
@@ -165,10 +162,3 @@ def _counter(content: Mapping[Any, Any] | None) -> int:
     version = content.get("dataVersion") if content else None
     counter = version.get("counter") if isinstance(version, dict) else None
     return counter if isinstance(counter, int) else 0
-
-
-def _database_of(databases: Sequence[ConfigDatabase], path: str) -> ConfigDatabase | None:
-    """The database in which a broker looks for what a file has; None where there is none."""
-    candidates = [database for database in databases if path in database.paths]
-    filled = (database for database in candidates if path in database.contents or database.failure is not None)
-    return next(filled, candidates[0] if candidates else None)

@@ -326,25 +326,20 @@ def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | Non
         return ConfigState.BROKEN, None, f"{path}: not a JSON object"
     if path.removesuffix(".bak") in _OF_CONSUMERS and not _are_offsets(value.get("offsetTable")):
         return ConfigState.BROKEN, value, f"{path}: offsetTable has something else than offsets"
-    problem = _problem_of_topics(value) if path.removesuffix(".bak") == TOPICS else None
-    if problem is not None:
-        return ConfigState.BROKEN, value, f"{path}: {problem}"
-    return ConfigState.READ, value, None
-
-
-def _problem_of_topics(value: Mapping[Any, Any]) -> str | None:
-    """Why a broker refuses a file of topics, which it does because of a single entry; None where it takes it.
-
-    Versions differ in lists and objects where a number belongs, and 4.x does not read attributes: what one of them
-    refuses is refused here.
-    """
-    if not isinstance(value.get("dataVersion", {}), dict | None):
-        return "dataVersion is not an object"
+    if path.removesuffix(".bak") != TOPICS:
+        return ConfigState.READ, value, None
+    # A broker refuses a file of topics because of a single entry. Versions differ in lists and objects where a number
+    # belongs, and 4.x does not read attributes: what one of them refuses is refused here.
     table = value.get("topicConfigTable", {})
+    if not isinstance(value.get("dataVersion", {}), dict | None):
+        return ConfigState.BROKEN, value, f"{path}: dataVersion is not an object"
     if not isinstance(table, dict):
-        return "topicConfigTable is not an object"
-    odd = next((name for name, entry in table.items() if not _is_topic(entry)), None)
-    return None if odd is None else f"the entry {_text(odd)} of topicConfigTable is not that of a topic"
+        return ConfigState.BROKEN, value, f"{path}: topicConfigTable is not an object"
+    for name, entry in table.items():
+        if not _is_topic(entry):
+            text = f"{path}: the entry {_text(name)} of topicConfigTable is not that of a topic"
+            return ConfigState.BROKEN, value, text
+    return ConfigState.READ, value, None
 
 
 def _is_topic(entry: object) -> bool:
@@ -353,14 +348,13 @@ def _is_topic(entry: object) -> bool:
         return False
     order = entry.get("order")
     has_order = order.lower() in _TRUTHS if isinstance(order, str) else isinstance(order, bool | int | None)
-    return has_order and all(_is_number_of_topic(entry.get(name)) for name in _NUMBERS_OF_TOPIC)
-
-
-def _is_number_of_topic(value: object) -> bool:
-    if value is None or value == "" or isinstance(value, bool | float):
-        return True
-    number = _integer(value)
-    return number is not None and -JAVA_INT_MAX - 1 <= number <= JAVA_INT_MAX
+    for value in (entry.get(name) for name in _NUMBERS_OF_TOPIC):
+        if value is None or value == "" or isinstance(value, bool | float):
+            continue
+        number = _integer(value)
+        if number is None or not -JAVA_INT_MAX - 1 <= number <= JAVA_INT_MAX:
+            return False
+    return has_order
 
 
 def _are_offsets(table: object) -> bool:

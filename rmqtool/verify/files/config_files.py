@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_text

@@ -15,9 +15,9 @@ from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.engine.queues.shown_topics import is_of_broker
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.engine.rules.topic_names import (
     DEAD_LETTER_PREFIX,
+    LMQ_PREFIX,
     RETRY_PREFIX,
     is_broker_group,
     is_broker_topic,

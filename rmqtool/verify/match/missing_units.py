@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final
 
 from rmqtool.engine.reading.record import read_record
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError

@@ -16,7 +16,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.queues.extension import QueueExtension
-from rmqtool.engine.rules.multi_dispatch import is_kept_out
+from rmqtool.engine.rules.topic_names import is_kept_out
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.findings.finding import Finding, Severity

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.findings.finding import Finding, Severity
 from rmqtool.fixtures.recipe import Recipe, make_store
