@@ -27,7 +27,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config

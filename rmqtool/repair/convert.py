@@ -29,8 +29,7 @@ from rmqtool.repair.derived.clean_state import checkpoint_steps
 from rmqtool.repair.derived.database_build import build_database
 from rmqtool.repair.derived.plain_log import PlainLog, write_plain_log
 from rmqtool.repair.derived.request import BuildOptions, BuildRequest
-from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import Plan, PlannedRepair
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log, require_sound_entries
 from rmqtool.repair.timer import plan_timer

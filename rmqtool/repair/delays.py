@@ -13,7 +13,7 @@ from typing import Any, Final
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.timers.delays import DelayLevel, delay_levels
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import create_file, replace_file
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config.config_json import DELAY_OFFSETS, ConfigState, delay_offsets

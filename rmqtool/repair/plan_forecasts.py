@@ -25,8 +25,7 @@ from rmqtool.forecast.result import Floor
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.memory import THREAD_BYTES, memory_budget
-from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan, PlannedRepair
 from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.repair.missing_log import gone_messages, unmounted_text
 from rmqtool.repair.recover.log_steps import damage_in

@@ -15,7 +15,7 @@ from rmqtool.repair.derived.clean_state import abort_reason, abort_steps, checkp
 from rmqtool.repair.derived.database_build import build_database
 from rmqtool.repair.derived.request import BuildOptions, BuildRequest
 from rmqtool.repair.derived.result import BuildResult
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.remaining import READ_AGAIN_MAX
 from rmqtool.scan.runner import OnProgress, Runner

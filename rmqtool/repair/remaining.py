@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.repair.derived.log_window import window_of
-from rmqtool.repair.machine.plan import Remaining
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair, Remaining
 from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.config.config_json import TOPICS

@@ -20,7 +20,7 @@ from rmqtool.engine.timers.timer_writer import CHECK_PATH, LOG_DIRECTORY, WHEEL_
 from rmqtool.engine.timers.waiting import waiting_messages
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.formats.timer import DEFAULT_LOG_FILE_SIZE
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config.config_json import TIMER_METRICS

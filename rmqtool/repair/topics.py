@@ -19,8 +19,7 @@ from rmqtool.engine.rules.topic_names import is_broker_topic
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import REAL_TOPIC, SHARDING_KEY, TIMER_OUT_MS
 from rmqtool.formats.system_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
-from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import Plan, PlannedRepair
 from rmqtool.repair.machine.steps import create_file, replace_file
 from rmqtool.store.config.config_json import (
     COMPACTION,

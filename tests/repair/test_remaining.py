@@ -13,8 +13,7 @@ from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import Plan, PlannedRepair
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.repair.remaining import check_planned
 from rmqtool.store.directory import survey

@@ -25,7 +25,7 @@ from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.fixtures.samples import FIRST_TIME_MS, Samples
 from rmqtool.formats import properties as names
 from rmqtool.formats.timer import SLOT_COUNT
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.timer import plan_timer
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory

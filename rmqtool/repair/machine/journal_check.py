@@ -118,8 +118,9 @@ def checked(journal: Journal, places: StorePaths) -> CheckedJournal:
             places.directory(directory)
         folders = _folders(journal, manifest, places, files)
         kept = tuple(
-            _kept_file(saved, file, folders.get(saved.folder, journal.folder), places)
+            KeptFile(saved, file, folder, staged_file(saved, file, folder, places))
             for saved, file in zip(manifest.files, files, strict=True)
+            for folder in (folders.get(saved.folder, journal.folder),)
         )
     except WriteError as error:
         raise RefusedError(f"{journal.folder}: not written by a repair ({error}); nothing was changed") from error
@@ -156,10 +157,14 @@ def demand_restorable(known: CheckedJournal, places: StorePaths) -> None:
         written |= {file.file.parent, file.folder}
         if file.saved.is_moved and file.kept.exists():
             written.add(file.kept.parent)
-    for fence in places.fences:
-        written.add(fence.parent)
+    written |= {fence.parent for fence in places.fences}
     for directory in written:
-        _demand_writable(directory)
+        at = directory
+        while at.path and not at.exists():
+            at = at.parent
+        with at.entry() as (above, own_name):
+            if not os.access(own_name, os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
+                raise WriteError(f"{at}: not writable for user {os.geteuid()}, so the repair cannot be rolled back")
 
 
 def is_as_before(kept: KeptFile, file: RootPath) -> bool:
@@ -180,10 +185,6 @@ def holds_ranges(kept: KeptFile, source: FileSource, *, saved: bool) -> bool:
         and digest_of(source, start, start + part.length, salvaging=True) == part.digest
         for start, part in starts
     )
-
-
-def _kept_file(saved: SavedFile, file: RootPath, folder: RootPath, places: StorePaths) -> KeptFile:
-    return KeptFile(saved, file, folder, staged_file(saved, file, folder, places))
 
 
 def _folders(
@@ -261,8 +262,19 @@ def _demand_file(kept: KeptFile) -> None:
                 raise UnreadableError(f"{saved.path}: missing, or the journal has no description of it")
             if any(part.length and part.file_position + part.length > saved.metadata.size for part in saved.ranges):
                 raise UnreadableError(f"{saved.path}: the journal is damaged (a range past the end of the file)")
-            _demand_saved_ranges(kept)
-            _demand_own_file(saved, file, state)
+            if saved.ranges:
+                _demand_trusted(kept.ranges)
+                with kept.ranges.source() as source:
+                    if not holds_ranges(kept, source, saved=True):
+                        raise UnreadableError(f"{saved.path}: saved bytes have changed; the journal is damaged")
+            if os.geteuid() not in (0, state.st_uid):  # no others may set a file's modification time
+                raise WriteError(
+                    f"{saved.path}: belongs to user {state.st_uid}, who can roll the repair back; "
+                    f"user {os.geteuid()} cannot"
+                )
+            with file.entry() as (directory, name):
+                if not os.access(name, os.R_OK | os.W_OK, dir_fd=directory, effective_ids=True):
+                    raise WriteError(f"{saved.path}: not writable, so the repair cannot be rolled back")
         case _:
             if saved.metadata is None or saved.digest is None:
                 raise UnreadableError(f"{saved.path}: the journal has no description of this file")
@@ -276,15 +288,6 @@ def _demand_file(kept: KeptFile) -> None:
                 )
 
 
-def _demand_saved_ranges(kept: KeptFile) -> None:
-    if not kept.saved.ranges:
-        return
-    _demand_trusted(kept.ranges)
-    with kept.ranges.source() as source:
-        if not holds_ranges(kept, source, saved=True):
-            raise UnreadableError(f"{kept.saved.path}: saved bytes have changed; the journal is damaged")
-
-
 def _demand_trusted(file: RootPath) -> None:
     """Refuse a file of somebody else to which only a further name was made in the journal."""
     state = file.lstat()
@@ -293,23 +296,3 @@ def _demand_trusted(file: RootPath) -> None:
         return
     if state.st_nlink > 1 and state.st_uid not in (directory.st_uid, os.geteuid() or directory.st_uid):
         raise RefusedError(f"{file}: a file of user {state.st_uid} that has other names; no repair keeps such a file")
-
-
-def _demand_own_file(saved: SavedFile, file: RootPath, state: os.stat_result) -> None:
-    """Only its owner, and the superuser, may set a file's modification time."""
-    if os.geteuid() not in (0, state.st_uid):
-        raise WriteError(
-            f"{saved.path}: belongs to user {state.st_uid}, who can roll the repair back; user {os.geteuid()} cannot"
-        )
-    with file.entry() as (directory, name):
-        if not os.access(name, os.R_OK | os.W_OK, dir_fd=directory, effective_ids=True):
-            raise WriteError(f"{saved.path}: not writable, so the repair cannot be rolled back")
-
-
-def _demand_writable(directory: RootPath) -> None:
-    at = directory
-    while at.path and not at.exists():
-        at = at.parent
-    with at.entry() as (above, name):
-        if not os.access(name, os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
-            raise WriteError(f"{at}: not writable for user {os.geteuid()}, so the repair cannot be rolled back")

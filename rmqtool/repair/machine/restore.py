@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from rmqtool.errors import RmqtoolError, UnreadableError, WriteError
 from rmqtool.repair.machine.disk import Disk, Metadata
-from rmqtool.repair.machine.fence import is_fenced, lower_fences, raise_fences
 from rmqtool.repair.machine.journal import Journal, JournalState
 from rmqtool.repair.machine.journal_check import (
     CheckedJournal,
@@ -22,7 +21,15 @@ from rmqtool.repair.machine.journal_check import (
 from rmqtool.repair.machine.plan import OWN_DIRECTORY
 from rmqtool.repair.machine.root import RootPart, RootPath
 from rmqtool.repair.machine.session import remove_empty
-from rmqtool.repair.machine.store_paths import STAGING, UNDO, StorePaths, own_file_like
+from rmqtool.repair.machine.store_paths import (
+    STAGING,
+    UNDO,
+    StorePaths,
+    is_fenced,
+    lower_fences,
+    own_file_like,
+    raise_fences,
+)
 
 STAGED_OLD = ".rmqtool-restored"
 """Name, beside a file, under which a copy is completed before it takes its place; the store is fenced meanwhile."""
@@ -83,7 +90,10 @@ def discard(journal: Journal, places: StorePaths, disk: Disk, *, lower: bool) ->
         _restore_times(known, places, disk)
     for folder in known.folders:
         disk.remove_tree(folder)
-        _remove_if_empty(disk, folder.parent, folder.parent.parent)
+        for directory in (folder.parent, folder.parent.parent):  # what somebody else put there stays
+            if directory.name not in (OWN_DIRECTORY, UNDO) or not directory.is_directory() or directory.names():
+                break
+            disk.remove_directory(directory)
     # The manifest goes last, for it alone knows the other folders.
     for name in sorted(undone.folder.names(), key=lambda name: name == "manifest"):
         if (undone.folder / name).is_directory():
@@ -115,7 +125,10 @@ def _restore(known: CheckedJournal, places: StorePaths, disk: Disk) -> None:
     manifest = known.manifest
     assert manifest is not None, "a journal without a manifest is not restored"
     for kept in known.files:
-        _remove_staged(kept, disk)
+        # What was built and not used; the staging is another's to clear, who may not look into it either.
+        is_in_staging = kept.staged is not None and kept.staged.path.startswith(f"{OWN_DIRECTORY}/{STAGING}/")
+        if kept.staged is not None and not is_in_staging and kept.staged.exists():
+            disk.remove(kept.staged)
         match kept.saved.action:
             case "create":
                 if kept.file.exists():
@@ -131,14 +144,6 @@ def _restore(known: CheckedJournal, places: StorePaths, disk: Disk) -> None:
             disk.remove_directory(directory)
     for path in manifest.directory_times:
         disk.sync_directory(places.directory(path))
-
-
-def _remove_staged(kept: KeptFile, disk: Disk) -> None:
-    """Remove what was built and not used; the staging is another's to clear, who may not look into it either."""
-    if kept.staged is None or kept.staged.path.startswith(f"{OWN_DIRECTORY}/{STAGING}/"):
-        return
-    if kept.staged.exists():
-        disk.remove(kept.staged)
 
 
 def _restore_ranges(kept: KeptFile, disk: Disk) -> None:
@@ -207,11 +212,3 @@ def _restore_times(known: CheckedJournal, places: StorePaths, disk: Disk) -> Non
         if known.may_change(directory, places):
             with suppress(WriteError):
                 disk.set_times(directory, atime_ns, mtime_ns)
-
-
-def _remove_if_empty(disk: Disk, *directories: RootPath) -> None:
-    """From the inner one out; what somebody else put there stays, and its directory."""
-    for directory in directories:
-        if directory.name not in (OWN_DIRECTORY, UNDO) or not directory.is_directory() or directory.names():
-            return
-        disk.remove_directory(directory)

@@ -2,6 +2,10 @@
 
 Roots are the store, the log's directories that this call names, and directories to which a link of the store leads
 where a broker has a directory. A link is followed to what belongs to the store's owner; else the call has to name it.
+
+The fence is a file in each of the log's directories with which no broker loads the store, and so none deletes from it.
+Broker: `MappedFileQueue#load` fails on a file of the wrong length, before anything is removed. An empty file would be
+deleted instead by brokers from 5.1.3 on.
 """
 
 from __future__ import annotations
@@ -15,12 +19,19 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
-from rmqtool.repair.machine.disk import Metadata
+from rmqtool.repair.machine.disk import Disk, Metadata, partial_file
 from rmqtool.repair.machine.plan import OWN_DIRECTORY, check_step_path
 from rmqtool.repair.machine.root import Root, RootPath
 from rmqtool.store.file_kinds import FENCE_NAME, is_broker_directory
 from rmqtool.store.sink import check_path
 from rmqtool.store.source import reason
+
+_FENCE_TEXT: Final = """\
+rmqtool is repairing this store, or was killed during a repair. No broker loads the store while this file is
+here. Do not delete it by hand: the store may be half repaired. To restore the store, run
+
+    rmqtool undo {root}
+"""
 
 DEFAULT_LOG: Final = ("commitlog",)
 STAGING: Final = "staging"
@@ -92,7 +103,9 @@ class StorePaths:
             RefusedError: a link leads to a directory of somebody else.
         """
         if path.startswith("/"):
-            return self._outer(path)
+            if path not in self._named:
+                raise WriteError(f"{path}: points outside the store")
+            return self._named[path].top
         at = self.top
         names = check_path(path) if path else ()
         for depth, name in enumerate(names, 1):
@@ -137,12 +150,6 @@ class StorePaths:
     def _links(self) -> dict[str, Root]:
         """Directories to which links of the store lead, by their path in the store."""
         return {}
-
-    def _outer(self, path: str) -> RootPath:
-        for directory, root in self._named.items():
-            if path == directory:
-                return root.top
-        raise WriteError(f"{path}: points outside the store")
 
     def _behind_link(self, path: str, link: RootPath) -> RootPath | None:
         """What a link of the store leads to; None where there is no link."""
@@ -227,3 +234,33 @@ def demand_own(directory: RootPath, store: Root) -> None:
             f"{directory}: {problem}, where rmqtool keeps the data of repairs; nothing was changed. "
             f"Find out who created it, and move it away"
         )
+
+
+def raise_fences(places: StorePaths, disk: Disk) -> None:
+    """Put a fence into each directory of the log, on the disk when this returns; those that are there stay.
+
+    Raises:
+        WriteError: one cannot be written.
+    """
+    text = _FENCE_TEXT.format(root=places.root.resolve()).encode("utf-8", "backslashreplace")
+    for fence in places.fences:
+        if not fence.exists():
+            disk.publish(fence, text, fence_like(fence.parent))
+
+
+def lower_fences(places: StorePaths, disk: Disk) -> None:
+    """Take the fences away; brokers load the store again.
+
+    Raises:
+        WriteError: one cannot be removed.
+    """
+    for fence in places.fences:
+        for file in (partial_file(fence), fence):
+            if file.exists():
+                disk.remove(file)
+                disk.sync_directory(file.parent)
+
+
+def is_fenced(places: StorePaths) -> bool:
+    """Whether any directory of the log has a fence."""
+    return any(fence.exists() for fence in places.fences)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
 from rmqtool.repair.machine.digest import digest_of
 from rmqtool.repair.machine.disk import Disk
-from rmqtool.repair.machine.fence import is_fenced, lower_fences
-from rmqtool.repair.machine.fingerprint import FileState, file_states
+from rmqtool.repair.machine.fingerprint import file_states
 from rmqtool.repair.machine.interrupt import held_interrupts
 from rmqtool.repair.machine.journal import Journal, JournalState, journals
 from rmqtool.repair.machine.journal_check import CheckedJournal, checked
 from rmqtool.repair.machine.restore import demand_undoable, discard, how_left, reopen, roll_back
-from rmqtool.repair.machine.root import RootPath
 from rmqtool.repair.machine.session import Session, demand_own_directories
-from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.store_paths import StorePaths, is_fenced, lower_fences
 from rmqtool.store.file_kinds import FENCE_NAME
 
 SHOWN_MAX: Final = 3
@@ -116,7 +114,7 @@ def settle(places: StorePaths, disk: Disk | None = None, session: Session | None
     """
     if not is_unsettled(places):
         return None
-    with _session(places, disk, session) as held, held_interrupts():
+    with nullcontext(session) if session is not None else Session(places, disk) as held, held_interrupts():
         held.lock.complete()
         known = journals(places)
         left = [journal for journal in known if journal.state is not JournalState.DONE]
@@ -131,7 +129,7 @@ def settle(places: StorePaths, disk: Disk | None = None, session: Session | None
                 roll_back(checked_journal.journal, places, held.disk, checked_journal)
         if left:
             held.note_times()
-        if not left:
+        else:
             if not known:
                 _demand_no_lost_journal(places)
             lower_fences(places, held.disk)
@@ -185,16 +183,6 @@ def _telling(journal: Journal, places: StorePaths) -> Iterator[None]:
         raise type(error)(f"{error}; {how_left(journal, places)}") from error
 
 
-@contextmanager
-def _session(places: StorePaths, disk: Disk | None, session: Session | None) -> Iterator[Session]:
-    """The session that is there, else one for this."""
-    if session is not None:
-        yield session
-        return
-    with Session(places, disk) as new:
-        yield new
-
-
 def _demand_fenced(journal: Journal, places: StorePaths) -> None:
     """Refuse to roll a repair back by the way where its fence has gone, for a broker may have written since.
 
@@ -222,8 +210,11 @@ def demand_untouched(journal: Journal, places: StorePaths) -> None:
     differing = _differing(journal, places)
     if not differing:
         for path, parts in journal.when_done().written.items():
-            if parts and not _holds(places.file(path), parts):
-                differing.append(path)
+            if not parts:
+                continue
+            with places.file(path).source() as source:
+                if any(digest_of(source, start, start + length) != digest for start, length, digest in parts):
+                    differing.append(path)
     if differing:
         named = ", ".join(differing[:SHOWN_MAX]) + (", ..." if len(differing) > SHOWN_MAX else "")
         raise RefusedError(
@@ -234,18 +225,10 @@ def demand_untouched(journal: Journal, places: StorePaths) -> None:
 
 def _differing(journal: Journal, places: StorePaths) -> list[str]:
     """Files that came, went, or have another length or time than the repair left them with."""
-    then, now = {path: FileState(*state) for path, state in journal.when_done().files.items()}, file_states(places)
-    return [path for path in sorted(then.keys() | now.keys()) if not _is_same(then.get(path), now.get(path))]
-
-
-def _is_same(then: FileState | None, now: FileState | None) -> bool:
-    """Whether a file is as the repair left it; the inode may differ, for a later repair may have been rolled back."""
-    return then is not None and now is not None and (then.size, then.mtime_ns) == (now.size, now.mtime_ns)
-
-
-def _holds(file: RootPath, parts: tuple[tuple[int, int, str], ...]) -> bool:
-    with file.source() as source:
-        return all(digest_of(source, start, start + length) == digest for start, length, digest in parts)
+    # The inode may differ: a later repair may have been rolled back.
+    then = {path: (size, mtime_ns) for path, (size, mtime_ns, _) in journal.when_done().files.items()}
+    now = {path: (state.size, state.mtime_ns) for path, state in file_states(places).items()}
+    return [path for path in sorted(then.keys() | now.keys()) if then.get(path) != now.get(path)]
 
 
 def _demand_no_lost_journal(places: StorePaths) -> None:

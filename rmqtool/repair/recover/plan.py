@@ -34,8 +34,7 @@ from rmqtool.repair.derived.database_build import build_database
 from rmqtool.repair.derived.log_window import LogWindow
 from rmqtool.repair.derived.request import BuildOptions, BuildRequest
 from rmqtool.repair.derived.result import BuildResult
-from rmqtool.repair.machine.plan import Loss, Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import Loss, Plan, PlannedRepair
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file
 from rmqtool.repair.missing_log import unmounted_text
 from rmqtool.repair.recover import log_steps

@@ -17,8 +17,7 @@ from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast.load import blocking_configs
 from rmqtool.repair.compaction import plan_compaction
 from rmqtool.repair.delays import plan_delays
-from rmqtool.repair.machine.plan import ABORT_NAME, Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import ABORT_NAME, Plan, PlannedRepair
 from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.repair.recover.log_steps import over_store
 from rmqtool.repair.timer import plan_timer

@@ -13,8 +13,7 @@ from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.repair.derived.log_window import window_of
-from rmqtool.repair.machine.plan import ABORT_NAME, Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import ABORT_NAME, Plan, PlannedRepair
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import open_directory
