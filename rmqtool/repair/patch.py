@@ -157,7 +157,13 @@ def _structure(store: Store, request: PatchRequest, source: ByteSource) -> _Stru
     if kind is FileKind.DLEDGER and "/index/" in request.path:
         return _unit(source, dledger.INDEX_UNIT, 0, at)
     if kind is FileKind.CONSUMEQUEUE_EXT:
-        return _declared(source, consumequeue.EXTENSION_UNIT, at, _extension_size(source, at))
+        size = int.from_bytes(read_range(source, at, 2), "big", signed=True)
+        return _declared(
+            source,
+            consumequeue.EXTENSION_UNIT,
+            at,
+            (min(max(size, consumequeue.EXTENSION_HEAD_SIZE), source.size - at)),
+        )
     if kind in UNITS:
         return _unit(source, UNITS[kind], 0, at)
     if kind is FileKind.CONFIG:
@@ -199,11 +205,6 @@ def _index_part(store: Store, path: str, source: ByteSource, at: int) -> _Struct
     if at < entries:
         return _unit(source, index.SLOT, index.HEADER_SIZE, at)
     return _unit(source, index.ENTRY, entries, at)
-
-
-def _extension_size(source: ByteSource, at: int) -> int:
-    size = int.from_bytes(read_range(source, at, 2), "big", signed=True)
-    return min(max(size, consumequeue.EXTENSION_HEAD_SIZE), source.size - at)
 
 
 def _unit(source: ByteSource, declared: Format, first: int, at: int, count: int | None = None) -> _Structure:

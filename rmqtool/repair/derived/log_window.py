@@ -19,7 +19,7 @@ from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position, file_size
-from rmqtool.store.directory import QueueFiles, Segment, Settings, Store
+from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import Entry
 
@@ -92,7 +92,16 @@ def window_of(store: Store, begin: int) -> LogWindow:
     paths = {entry.path for entries in kept.values() for entry in entries}
     left_out = tuple(entry for kind in kept for entry in store.files.get(kind, ()) if entry.path not in paths)
     files_of = {kind: tuple(entries) for kind, entries in kept.items() if entries}
-    part = replace(store, files={**store.files, **files_of}, settings=_known_settings(store))
+    sizes = replace(  # as the files of the whole store show them: a part may hold too few to tell
+        store.settings,
+        commitlog_file_size=store.commitlog_file_size or None,
+        consumequeue_file_size=store.consumequeue_file_size or None,
+        batch_file_size=store.batch_file_size or None,
+        extension_file_size=store.extension_file_size or None,
+        index_slot_count=store.index_slot_count,
+        index_entry_count=store.index_entry_count,
+    )
+    part = replace(store, files={**store.files, **files_of}, settings=sizes)
     return LogWindow(part, cut.begin, left_out, tuple(segment.start for segment in log[:first]), cut.needs)
 
 
@@ -178,16 +187,3 @@ class _Cut:
             return self._files.read(path, position, length) if position >= 0 else b""
         except UnreadableError:
             return b""
-
-
-def _known_settings(store: Store) -> Settings:
-    """What the files of the whole store say of sizes: a part may hold too few to tell."""
-    return replace(
-        store.settings,
-        commitlog_file_size=store.commitlog_file_size or None,
-        consumequeue_file_size=store.consumequeue_file_size or None,
-        batch_file_size=store.batch_file_size or None,
-        extension_file_size=store.extension_file_size or None,
-        index_slot_count=store.index_slot_count,
-        index_entry_count=store.index_entry_count,
-    )

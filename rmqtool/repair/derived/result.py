@@ -16,8 +16,8 @@ from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.derived.request import BuildRequest
 from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_content
 from rmqtool.repair.machine.disk import within_range
-from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, remove_file
-from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.repair.machine.steps import Create, Replace, Step, remove_file
+from rmqtool.store.directory import Store
 from rmqtool.store.view import StoreView
 
 _NS_PER_MS: Final = 1_000_000
@@ -180,7 +180,11 @@ class BuildResult(BuiltQueues):
                 yield from file_step(self.store.view, path, staged_files[path], why, mtime_ns)
             for queue in queues.values():
                 if queue_filter(queue.topic, queue.queue_id):
-                    yield from _left_over(self.store.view, queue, staged_files)
+                    for segment in queue.segments:
+                        if segment.path not in staged_files:
+                            yield remove_file(
+                                self.store.view, segment.path, "no record of the commit log belongs in this file"
+                            )
 
     def _index_steps(self, why: str) -> Iterator[Step]:
         """Index files count by their order: those that are there keep their names."""
@@ -222,12 +226,6 @@ def file_step(
         before, after = digest_of(source, 0, source.size), digest_of_content(content)
     if before != after:
         yield Replace(path, content, before, after, why, rows)
-
-
-def _left_over(view: StoreView, queue: QueueFiles, staged_files: dict[str, Path]) -> Iterator[Remove]:
-    for segment in queue.segments:
-        if segment.path not in staged_files:
-            yield remove_file(view, segment.path, "no record of the commit log belongs in this file")
 
 
 def _staged(directory: Path, root: str) -> dict[str, Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 
@@ -14,11 +14,10 @@ from rmqtool.forecast.forecast import scan_begin
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.repair.derived.index_prefix import first_entry_offset
+from rmqtool.repair.derived.builder import first_entry_offset
 from rmqtool.repair.derived.log_window import LogWindow, window_of
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Store
-from rmqtool.store.index_file import index_headers
 from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 
@@ -29,11 +28,6 @@ class WindowTooSmall(Exception):  # noqa: N818 - the reason to look again, and n
     def __init__(self, physical_offset: int) -> None:
         super().__init__(physical_offset)
         self.physical_offset = physical_offset
-
-
-def whole_window(store: Store) -> LogWindow:
-    """All of a store."""
-    return window_of(store, 0)
 
 
 def first_window(store: Store, rules: BrokerRules, options: ForecastOptions, shaped: Iterable[str]) -> LogWindow:
@@ -47,7 +41,7 @@ def first_window(store: Store, rules: BrokerRules, options: ForecastOptions, sha
     """
     begin = scan_begin(store, rules, options)
     if begin is None:
-        return whole_window(store)
+        return window_of(store, 0)
     paths = set(shaped)
     begins = [begin, *(segment.start for segment in store.commitlog if segment.path in paths)]
     return _settled(store, window_of(store, min(begins)))
@@ -57,7 +51,7 @@ def larger_window(store: Store, window: LogWindow, physical_offset: int) -> LogW
     """The window that reaches to a place, and is at least twice as large: few rounds come to any place."""
     end = store.commitlog[-1].end
     if physical_offset >= window.begin:
-        return whole_window(store)
+        return window_of(store, 0)
     return _settled(store, window_of(store, max(0, min(physical_offset, window.begin - (end - window.begin)))))
 
 
@@ -65,39 +59,30 @@ def _settled(store: Store, window: LogWindow) -> LogWindow:
     """The window, larger where one of the files that it leaves out is not what it should be."""
     while window.needs is not None:
         if window.needs >= window.begin:
-            return whole_window(store)
+            return window_of(store, 0)
         window = window_of(store, window.needs)
     return window
 
 
-def demand_index_head(window: LogWindow, findings: Iterable[Finding]) -> None:
-    """Refuse a window whose first index file is wrong in what no log record of the window tells.
+def demand_told(window: LogWindow, findings: Sequence[Finding]) -> None:
+    """Refuse a window whose first index file, or a queue with a file of zeros, is wrong in what its log does not tell.
 
     Raises:
-        WindowTooSmall: it is.
+        WindowTooSmall: it is; of a queue of zeros only the whole log tells that it has no message.
     """
-    files = window.store.index_files
-    if window.is_whole or not files:
+    if window.is_whole:
         return
-    for finding in findings:
-        is_bad = finding.file == files[0].path and finding.id in (
+    head = window.store.index_files[:1]
+    for finding in findings if head else ():
+        is_bad = finding.file == head[0].path and finding.id in (
             "index.bad-header",
             "index.bad-entry",
             "store.unreadable",
         )
         if is_bad or (finding.id == "index.missing-key" and not window.store.index_slot_count):
             raise WindowTooSmall(first_entry_offset(window.store))
-
-
-def demand_no_zero_queue(window: LogWindow, findings: Iterable[Finding]) -> None:
-    """Refuse a window where a file of a queue is zero: only the whole log tells that it has no message for it.
-
-    Raises:
-        WindowTooSmall: there is such a queue.
-    """
-    for finding in findings:
-        if finding.id == "consumequeue.zero-file" and finding.physical_offset is None and not window.is_whole:
-            raise WindowTooSmall(0)
+    if any(finding.id == "consumequeue.zero-file" and finding.physical_offset is None for finding in findings):
+        raise WindowTooSmall(0)
 
 
 def demand_generations_known(window: LogWindow, names: Iterable[QueueName]) -> None:
@@ -123,13 +108,6 @@ def named_queues(queues: Iterable[Finding], rebuilt: AbstractSet[QueueName]) -> 
     return names
 
 
-def queue_selector(names: set[QueueName] | None) -> Callable[[str, int], bool] | None:
-    """Tells which queues are built; None where none is."""
-    if names is None:
-        return lambda _topic, _queue_id: True
-    return (lambda topic, queue_id: (topic, queue_id) in names) if names else None
-
-
 def queues_reaching(store: Store, log_end: int) -> set[QueueName]:
     """The queues, by topic and queue id, that have a unit for a record from a physical offset on.
 
@@ -139,15 +117,6 @@ def queues_reaching(store: Store, log_end: int) -> set[QueueName]:
     plain, batch = store.queues.items(), store.batch_queues.items()
     plain_names = {name for name, queue in plain if _reaches(store, queue, log_end, UNIT.dtype)}
     return plain_names | {name for name, queue in batch if _reaches(store, queue, log_end, BATCH_UNIT.dtype)}
-
-
-def index_reaches(store: Store, log_end: int) -> bool:
-    """Whether an index file says that it has entries from a physical offset on.
-
-    Raises:
-        UnreadableError: a file may not be read.
-    """
-    return any(header.end_physical_offset >= log_end for header in index_headers(store.view, store.index_files))
 
 
 def _reaches(store: Store, queue: QueueFiles, log_end: int, form: np.dtype[np.void]) -> bool:
@@ -161,14 +130,3 @@ def _reaches(store: Store, queue: QueueFiles, log_end: int, form: np.dtype[np.vo
         if units.size and 0 <= units["physical_offset"][0] < log_end and units["record_size"][0] > 0:
             return False
     return False
-
-
-def is_misnamed_queue_file(finding: Finding) -> bool:
-    """Whether a broker loads the stray file as one of its queue, so that the queue has to be built without it."""
-    return finding.id == "consumequeue.stray-file" and finding.topic is not None
-
-
-def reason_for(findings: Iterable[Finding], otherwise: str) -> str:
-    """Why something is built again: to fix findings, or else."""
-    ids = sorted({finding.id for finding in findings})
-    return f"fix {', '.join(ids)}" if ids else otherwise

@@ -15,8 +15,7 @@ from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
 from rmqtool.formats.queue_name import QueueKey
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.repair.salvage.layout import Least, lay_out
-from rmqtool.repair.salvage.lost_record import LostRecord
-from rmqtool.repair.salvage.lost_records import LostInRange
+from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord
 from rmqtool.verify.match.queue_order import MissingRun
 
 
@@ -114,7 +113,8 @@ class _Filler:
         named = {
             slot[:2]: offset
             for slot in self._named[queue]
-            if slot.number in numbers and (offset := _offset_in(queue, slot.lost)) is not None
+            if slot.number in numbers
+            and (offset := next((first for name, first, _ in slot.lost.standings if name == queue), None)) is not None
         }
         coming = deque(sorted({*missing, *named.values()}))
         stays = {
@@ -133,7 +133,8 @@ class _Filler:
                 if not coming or coming.popleft() != queue_offset:
                     return None
                 continue
-            lost = slot.lost if queue_offset is None else _without(slot.lost, queue[0])
+            others = tuple(name for name in slot.lost.further if name[0] != queue[0])
+            lost = slot.lost if queue_offset is None else replace(slot.lost, further=others)
             longer = self._longer(lost, queue, coming[0]) if coming and coming[0] not in fixed else None
             more = 0 if longer is None or lost.size is not None else self._least(longer) - self._least(slot.lost)
             if longer is not None and more <= self._room[slot.number] - spent[slot.number]:
@@ -161,13 +162,3 @@ def _in_layout(number: int, damaged: DamagedRange, losses: LostInRange, least: L
     fillings = lay_out(damaged, losses, least) or ()
     for position, lost in enumerate(filling.lost for filling in fillings if filling.lost is not None):
         yield _Slot(number, position, *places[id(lost)])
-
-
-def _offset_in(queue: QueueKey, lost: LostRecord) -> int | None:
-    """The queue offset of a lost record in a queue, if it stands there."""
-    return next((first for name, first, _ in lost.standings if name == queue), None)
-
-
-def _without(lost: LostRecord, topic: bytes) -> LostRecord:
-    """A record that does not name a queue."""
-    return replace(lost, further=tuple(named for named in lost.further if named[0] != topic))

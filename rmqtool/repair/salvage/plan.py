@@ -27,19 +27,28 @@ from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.recover.log_steps import damage_in, is_misnamed, shape_steps
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
-from rmqtool.repair.salvage.damage_context import DamageContext, Neighbor, scan_context
-from rmqtool.repair.salvage.damaged_ranges import DamagedRange, damaged_ranges, is_too_far
+from rmqtool.repair.salvage.damaged_ranges import (
+    DamageContext,
+    DamagedRange,
+    Neighbor,
+    damaged_ranges,
+    is_too_far,
+    scan_context,
+)
 from rmqtool.repair.salvage.draft import LogDraft
-from rmqtool.repair.salvage.header_repair import DOUBTFUL, corrected_record, moved_record
-from rmqtool.repair.salvage.layout import lay_out, parts_of
-from rmqtool.repair.salvage.lost_record import LostRecord
-from rmqtool.repair.salvage.lost_records import LostRecords, place_missing
+from rmqtool.repair.salvage.layout import TombstoneEncoder, lay_out, parts_of
+from rmqtool.repair.salvage.lost_records import Belief, LostRecord, LostRecords, place_missing
 from rmqtool.repair.salvage.multi_dispatch import add_further
-from rmqtool.repair.salvage.placement import Belief
-from rmqtool.repair.salvage.record_repair import NEEDS_CONSENT, RepairedRecord, possible_repairs
+from rmqtool.repair.salvage.record_repair import (
+    DOUBTFUL,
+    NEEDS_CONSENT,
+    RepairedRecord,
+    corrected_record,
+    moved_record,
+    possible_repairs,
+)
 from rmqtool.repair.salvage.replica import Replica
 from rmqtool.repair.salvage.report import SalvageResult
-from rmqtool.repair.salvage.tombstones import TombstoneEncoder
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress
@@ -120,10 +129,15 @@ def plan_salvage(
         build = replace(options.build, shows_tombstones=options.show_lost)
         for round_number in range(ROUNDS_MAX + 1):
             tolerates = partial(_tolerates, frozenset(result.left), tolerates_all=round_number >= ROUNDS_MAX)
+            place = staging / f"round-{round_number}"
+            try:
+                place.mkdir()
+            except OSError as error:
+                raise WriteError(f"{place}: {reason(error)}") from error
             recovery = plan_recover(
                 drafted,
                 rules,
-                _new_directory(staging / f"round-{round_number}"),
+                place,
                 RecoverOptions(
                     build,
                     full=True,
@@ -372,15 +386,6 @@ def _notes(findings: Sequence[Finding], file_size: int) -> Iterator[str]:
         if is_too_far(finding, file_size):
             text = "too many to rebuild; more likely the next file has a wrong name; brokers skip the gap"
             yield f"{finding.message}: {text}"
-
-
-def _new_directory(place: Path) -> Path:
-    """A directory of its own for each round of planning."""
-    try:
-        place.mkdir()
-    except OSError as error:
-        raise WriteError(f"{place}: {reason(error)}") from error
-    return place
 
 
 def _is_about_queues(finding: Finding) -> bool:
