@@ -165,11 +165,7 @@ class ChosenRecords:
             )
 
     def _next(self, topic: str, queue_id: int, queue_offset: int, label: str) -> int:
-        """The offset of a queue's next message.
-
-        Raises:
-            RefusedError: it is not the one that follows in its queue.
-        """
+        """The offset of a queue's next message."""
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             first = queue_offset if self.choice.keeps_offsets else 0

@@ -16,7 +16,7 @@ from rmqtool.extract.chosen import Choice, ChosenRecord, ChosenRecords, QueueRan
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.formats.record_crc import stored_record_crc
+from rmqtool.formats.record_crc import stored_record_crc, with_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.derived.request import BuildOptions
 from rmqtool.repair.machine.apply import carry_out
@@ -30,7 +30,6 @@ from rmqtool.repair.machine.root import Root
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
-from rmqtool.repair.salvage.record_repair import with_record_crc
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes
 from rmqtool.store.config.read_config import read_config

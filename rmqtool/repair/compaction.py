@@ -124,7 +124,6 @@ class _MergedQueue:
         self.from_log += self._append(message)
 
     def append_old(self, end: int | None) -> None:
-        """Append what the queue has before a queue offset."""
         while self._next is not None and (end is None or self._next.queue_offset < end):
             self._append(self._next)
             self._next = next(self._old, None)
@@ -141,7 +140,6 @@ class _MergedQueue:
         return True
 
     def close(self) -> None:
-        """Give the last files their full lengths."""
         if self._writer is not None:
             self._writer.close()
 

@@ -231,12 +231,7 @@ def plan_from_dledger(
 
 
 def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
-    """The log that can be converted.
-
-    Raises:
-        UsageError: there is none, and was none.
-        UnsupportedError: it is missing, damaged, or not all that a broker uses.
-    """
+    """The log that can be converted."""
     label = store.view.label
     if not any(log.data for log in dledger_logs(store)):
         if dledger_logs(store) and is_log_missing(store):
@@ -422,7 +417,6 @@ class _Writer:
         self._written.files[self._path.name] = segment.entry.mtime_ns
 
     def close(self) -> None:
-        """Finish the files."""
         self._note(self._old_end, self._start + self._at)
         with reported(str(self._written.places)):
             for file in self._noted:

@@ -167,11 +167,7 @@ class Replay:
         return queues[message.queue_id % len(queues)]
 
     def _deliver(self, message: Outgoing, queue: TargetQueue) -> tuple[tuple[TargetQueue, int], str | None]:
-        """Send a message until a broker has it; where it is, or why it is refused.
-
-        Raises:
-            AnswerError, ConnectionLostError: patience has ended.
-        """
+        """Send a message until a broker has it; where it is, or why it is refused."""
         key = f"{self._journal.id}:{self.state.store}:{message.physical_offset}"
         text = "".join(f"{name}\x01{value}\x02" for name, value in {**message.properties, REPLAY: key}.items())
         sent = SentMessage(
@@ -214,11 +210,7 @@ class Replay:
         return self._patiently(attempt, queue)
 
     def _patiently(self, attempt: Callable[[], T], queue: TargetQueue) -> T:
-        """Try until it works, or a broker has been away or busy for too long.
-
-        Raises:
-            AnswerError, ConnectionLostError: the reason of the last attempt.
-        """
+        """Try until it works, or a broker has been away or busy for too long."""
         deadline, pause = time.monotonic() + self._patience_seconds, _PAUSES[0]
         while True:
             try:
@@ -234,11 +226,7 @@ class Replay:
             pause = min(2 * pause, _PAUSES[1])
 
     def _find_sent(self) -> None:
-        """Look into the new queues for what an earlier run sent after its journal's last line.
-
-        Raises:
-            AnswerError, ConnectionLostError: a broker is away, or has lost what it had acknowledged.
-        """
+        """Look into the new queues for what an earlier run sent after its journal's last line."""
         time.sleep(SETTLE_SECONDS)
         for queue in self.state.ends:
             self._there |= self._patiently(partial(self._look, queue), queue)

@@ -75,8 +75,6 @@ def build(
 
 
 class _Build:
-    """One run; see `build`."""
-
     def __init__(self, setup: BuildContext, directory: Path, on_progress: OnProgress | None) -> None:
         self._setup = setup
         self._on_progress = on_progress
@@ -92,7 +90,6 @@ class _Build:
         )
 
     def run(self, runner: Runner | None) -> None:
-        """Build in this process, or with a runner."""
         if runner is not None:
             self._run_spread(runner)
             return

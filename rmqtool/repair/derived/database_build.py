@@ -221,7 +221,6 @@ class _NewDatabase:
                 yield queue_key(topic, queue_id), StoredEnds(None, ends.maximum)
 
     def units(self, key: QueueKey) -> Iterator[Rows]:
-        """The units of a queue."""
         if key in self.rows.queues:
             yield from self.rows.units(key)
         elif self.old is not None and self.selects is not None:
@@ -371,7 +370,6 @@ class DatabaseRows:
                 self._enter(key, part)
 
     def _enter(self, key: QueueKey, rows: Rows) -> None:
-        """Enter records with consecutive queue offsets."""
         queue = self.queues.get(key)
         first = int(rows["queue_offset"][0])
         if queue is not None and first <= queue.last:
@@ -400,7 +398,6 @@ class DatabaseRows:
         self._rows.write(rows.tobytes())
 
     def units(self, key: QueueKey) -> Iterator[Rows]:
-        """The units of a queue in the order of their queue offsets, those of tombstones dead, gaps filled."""
         queue = self.queues[key]
         self._rows.flush()
         file = self._rows.fileno()

@@ -205,7 +205,6 @@ class GapPreservingQueueWriter(QueueWriter):
             self.ignored += 1
 
     def _append(self, run: QueueEntries, codes: Int64s) -> None:
-        """Enter records at the queue's end, or after a gap."""
         first = int(run.queue_offsets[0])
         if self._next_queue_offset is None or first > self._next_queue_offset:
             self._fill_gap(first, int(run.physical_offsets[0]))
@@ -304,7 +303,6 @@ class GapPreservingQueueWriter(QueueWriter):
         self._end = expected
 
     def _fill_gap(self, queue_offset: int, physical_offset: int) -> None:
-        """Bring the queue's end to a queue offset."""
         expected = queue_offset * UNIT_SIZE
         begin = self._end if self._last_start is not None else self._file_start(expected)
         count = (expected - begin) // UNIT_SIZE
@@ -354,7 +352,6 @@ class GapPreservingQueueWriter(QueueWriter):
         super()._write(stream_position, units)
 
     def _write_units(self, place: int, units: NDArray[Any]) -> None:
-        """Write units at places before the queue's end."""
         for index, physical_offset in enumerate(units["physical_offset"].tolist()) if self._log.tombstones else ():
             unit = self._log.dead_unit(physical_offset, in_front=False)
             if physical_offset in self._log.tombstones and unit is not None:

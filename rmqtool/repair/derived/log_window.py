@@ -119,7 +119,6 @@ class _Cut:
         self._minimum = store.commitlog[0].start
 
     def queues(self, queues: Iterable[QueueFiles], full_size: int, unit_size: int) -> list[Entry]:
-        """The files of all queues of a kind that belong into the window."""
         kept: list[Entry] = []
         for queue in queues:
             segments = queue.segments
@@ -135,7 +134,6 @@ class _Cut:
         return kept
 
     def index(self, entries: Sequence[Entry], slot_count: int, entry_count: int) -> list[Entry]:
-        """The index files that belong into the window."""
         ends = partial(self._index_ends, entries, slot_count)
         first = self._first(len(entries), ends)
         for number, entry in enumerate(entries[:first]):

@@ -211,7 +211,6 @@ class _PieceFiles:
         self.index_count += count
 
     def write_queues(self) -> None:
-        """Write the entries of queues that are held."""
         by_bucket: dict[int, list[QueueEntries]] = {}
         for (name, queue_id, _), parts in self._held.items():
             topic = decode_java_utf8(name)

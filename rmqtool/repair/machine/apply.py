@@ -30,7 +30,7 @@ from rmqtool.repair.machine.plan import ABORT_NAME, Plan
 from rmqtool.repair.machine.restore import how_left, reopen, roll_back
 from rmqtool.repair.machine.root import RootPath
 from rmqtool.repair.machine.session import Session, remove_empty
-from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange
+from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
 from rmqtool.repair.machine.store_paths import StorePaths, is_fenced, lower_fences, own_file_like
 from rmqtool.scan.runner import ThreadRunner
 
@@ -129,11 +129,7 @@ def demand_unchanged(plan: Plan, places: StorePaths) -> None:
 
 
 def _demand_fit(plan: Plan, session: Session) -> None:
-    """Refuse a store that a broker has changed or loads, though not served: the lock stops it only after its load.
-
-    Raises:
-        RefusedError: it does.
-    """
+    """Refuse a store that a broker has changed or loads, though not served: the lock stops it only after its load."""
     session.lock.demand_unmapped()
     if fingerprint(session.places) != plan.store_fingerprint:
         raise RefusedError(f"{session.places.root}: changed since the plan was made; make the plan again")
@@ -145,7 +141,8 @@ def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Applied:
     before = {journal.number for journal in journals(places)}
     read_back: dict[Hashable, str] = {}
     try:
-        plan.know_digests()
+        for step in plan.steps:  # read what no check has read, while all of it is as the planner left it
+            step_json(step)
         try:
             prepared = write_journal(plan, session, lambda: _demand_fit(plan, session))
         except (UnreadableError, WriteError):
@@ -249,11 +246,7 @@ def _hand_over(
 
 
 def _checked(change: FileChange, read_back: dict[Hashable, str]) -> tuple[tuple[int, int, str], ...]:
-    """What a file holds now, read from the disk; (position, length, digest) of each range that was written.
-
-    Raises:
-        WriteError: it is not what was written.
-    """
+    """What a file holds now, read from the disk; (position, length, digest) of each range that was written."""
     written: list[tuple[int, int, str]] = []
     for step in change.steps:
         if step.after is None:
@@ -272,11 +265,7 @@ def _checked(change: FileChange, read_back: dict[Hashable, str]) -> tuple[tuple[
 
 
 def _take_back_after(error: BaseException, journal: Journal, places: StorePaths, disk: Disk) -> None:
-    """Roll a repair back that failed, were it in the last moment.
-
-    Raises:
-        WriteError: that failed too; the text says how the store is left.
-    """
+    """Roll a repair back that failed, were it in the last moment."""
     try:
         if journal.state is JournalState.DONE:
             reopen(journal, places, disk)

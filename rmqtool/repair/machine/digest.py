@@ -79,11 +79,7 @@ class _RangeDigest:
         self.at += len(data)
 
     def finish(self, source: ByteSource, *, salvaging: bool = False) -> str:
-        """Read what is left, without holes.
-
-        Raises:
-            UnreadableError: the disk does not give the bytes, or the file has become shorter.
-        """
+        """Read what is left, without holes."""
         read = read_salvaging if salvaging else read_fully
         start, end = self._start, self._end
         buffer = memoryview(bytearray(min(_READ, end - start)))

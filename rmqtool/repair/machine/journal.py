@@ -150,10 +150,6 @@ class Journal:
     folder: RootPath
 
     @property
-    def undone_folder(self) -> RootPath:
-        return self.folder.with_name(f"{self.number}{UNDONE_SUFFIX}")
-
-    @property
     def state(self) -> JournalState:
         """How far the repair came."""
         if self.folder.name.endswith(UNDONE_SUFFIX):

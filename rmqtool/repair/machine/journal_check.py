@@ -191,7 +191,7 @@ def _folders(
     journal: Journal, manifest: Manifest, places: StorePaths, files: Iterable[RootPath]
 ) -> dict[str, RootPath]:
     """The folders outside of the store, by what the journal calls them; each is one that this call comes to itself."""
-    roots = {file.root for file in files if file.root is not places.top.root} | set(places.outer_roots)
+    roots = {file.root for file in files if file.root is not places.top.root} | set(places.outer_roots.values())
     bases = {base_beside(root) for root in roots}
     if places.undo_directory is not None:
         bases.add(places.undo_directory.resolve())

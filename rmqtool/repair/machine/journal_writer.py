@@ -68,11 +68,7 @@ class _Folders:
         """Folders outside of the store, by what the journal calls them."""
 
     def folder(self, file: RootPath) -> tuple[str, RootPath, bool]:
-        """The folder for a file, as the journal calls it and where it is, and whether the file can be renamed into it.
-
-        Raises:
-            RefusedError: nothing outside of the store could vouch for a journal of this file.
-        """
+        """As the journal calls it, where it is, and whether the file can be renamed into it."""
         device = file.parent.device()
         if self._places.undo_directory is not None:
             return self._outer(Root.open(self._places.undo_directory.resolve()), device)

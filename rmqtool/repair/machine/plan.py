@@ -176,15 +176,6 @@ class Plan:
                     view.remove(step.path)
         return view
 
-    def know_digests(self) -> None:
-        """Read what no check has read, while all of it is as the planner left it.
-
-        Raises:
-            UnreadableError: it may not be read.
-        """
-        for step in self.steps:
-            step_json(step)
-
     def in_order(self) -> tuple[Step, ...]:
         """The steps as they are carried out: `abort` is removed after all others, for it makes the broker recover."""
         return tuple(sorted(self.steps, key=lambda step: isinstance(step, Remove) and step.path == ABORT_NAME))

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from rmqtool.errors import RmqtoolError, UnreadableError, WriteError
 from rmqtool.repair.machine.disk import Disk, Metadata
-from rmqtool.repair.machine.journal import Journal, JournalState
+from rmqtool.repair.machine.journal import UNDONE_SUFFIX, Journal, JournalState
 from rmqtool.repair.machine.journal_check import (
     CheckedJournal,
     KeptFile,
@@ -81,7 +81,7 @@ def discard(journal: Journal, places: StorePaths, disk: Disk, *, lower: bool) ->
         lower: take the fences away once the journal no longer asks for anything to be done.
     """
     known = checked(journal, places)
-    undone = Journal(journal.number, journal.undone_folder)
+    undone = Journal(journal.number, journal.folder.with_name(f"{journal.number}{UNDONE_SUFFIX}"))
     if journal.folder != undone.folder:
         disk.rename(journal.folder, undone.folder)
         disk.sync_directory(undone.folder.parent)

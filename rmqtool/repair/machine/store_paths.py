@@ -49,19 +49,14 @@ class StorePaths:
     """Where this call keeps replaced files, if not in the store."""
 
     @property
-    def own(self) -> Path:
-        """The directory that holds everything of the tool's own."""
-        return self.root / OWN_DIRECTORY
-
-    @property
     def undo(self) -> Path:
         """The directory of the journals, one numbered folder each."""
-        return self.own / UNDO
+        return self.root / OWN_DIRECTORY / UNDO
 
     @property
     def staging(self) -> Path:
         """Where planners build files, each run in a directory of its own."""
-        return self.own / STAGING
+        return self.root / OWN_DIRECTORY / STAGING
 
     @property
     def fences(self) -> tuple[RootPath, ...]:
@@ -103,9 +98,9 @@ class StorePaths:
             RefusedError: a link leads to a directory of somebody else.
         """
         if path.startswith("/"):
-            if path not in self._named:
+            if path not in self.outer_roots:
                 raise WriteError(f"{path}: points outside the store")
-            return self._named[path].top
+            return self.outer_roots[path].top
         at = self.top
         names = check_path(path) if path else ()
         for depth, name in enumerate(names, 1):
@@ -133,17 +128,12 @@ class StorePaths:
 
     def is_linked(self, file: RootPath) -> bool:
         """Whether a file lies outside of the store in a directory that only a link of the store names."""
-        named = {root.identity for root in self._named.values()}
+        named = {root.identity for root in self.outer_roots.values()}
         return file.root is not self.top.root and file.root.identity not in named
 
-    @property
-    def outer_roots(self) -> tuple[Root, ...]:
-        """The log's directories outside of the store, opened once."""
-        return tuple(self._named.values())
-
     @cached_property
-    def _named(self) -> dict[str, Root]:
-        """The log's directories outside of the store, by path."""
+    def outer_roots(self) -> dict[str, Root]:
+        """The log's directories outside of the store, opened once, by path."""
         return {str(directory): Root.open(directory) for directory in self.outer_logs}
 
     @cached_property
@@ -172,7 +162,7 @@ class StorePaths:
 
     def _demand_own_link(self, path: str, root: Root) -> None:
         """Refuse a link to a directory that the store's owner has no hand in, unless this call names the directory."""
-        if root.identity in {named.identity for named in self._named.values()}:
+        if root.identity in {named.identity for named in self.outer_roots.values()}:
             return
         state = os.fstat(root.descriptor)
         owners = {self.top.root.owner_id} | ({os.geteuid()} if os.geteuid() else set())

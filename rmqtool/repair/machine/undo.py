@@ -184,11 +184,7 @@ def _telling(journal: Journal, places: StorePaths) -> Iterator[None]:
 
 
 def _demand_fenced(journal: Journal, places: StorePaths) -> None:
-    """Refuse to roll a repair back by the way where its fence has gone, for a broker may have written since.
-
-    Raises:
-        RefusedError: it has.
-    """
+    """Refuse to roll a repair back by the way where its fence has gone, for a broker may have written since."""
     manifest = journal.manifest()
     if manifest is None or journal.state is not JournalState.UNFINISHED:
         return

@@ -171,11 +171,7 @@ def _planned(
     shape: tuple[Step, ...],
     on_progress: OnProgress | None,
 ) -> PlannedRepair:
-    """The plan for what lies in a window.
-
-    Raises:
-        WindowTooSmall: something that is incomplete in it began before it.
-    """
+    """The plan for what lies in a window."""
     findings: list[Finding] = []
     checked = VerifyOptions(
         threads=options.threads, compiled=options.build.compiled, digest=options.build.digest, timer=window.is_whole
@@ -191,8 +187,8 @@ def _planned(
             if finding.id == MISNAMED or (finding.physical_offset or 0) < below
         ]
     demand_told(window, findings)
-    recover = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress)
-    recovery = recover.run(summary.removed_before)
+    recover = _Recover(window, rules, staging, options, tuple(findings), shape, summary.removed_before, on_progress)
+    recovery = recover.run()
     left_out = {entry.path for entry in window.left_out}
     if any(step.path in left_out for step in recovery.steps):
         raise WindowTooSmall(0)
@@ -201,8 +197,6 @@ def _planned(
 
 
 class _Recover:
-    """One run; see `plan_recover`."""
-
     def __init__(
         self,
         window: LogWindow,
@@ -211,6 +205,7 @@ class _Recover:
         options: RecoverOptions,
         findings: tuple[Finding, ...],
         shape: tuple[Step, ...],
+        again: Mapping[str, int],
         on_progress: OnProgress | None,
     ) -> None:
         store = window.store
@@ -221,16 +216,11 @@ class _Recover:
         self._on_progress = on_progress
         self._steps: list[Step] = list(shape)
         self._notes: list[str] = []
-        self._again: Mapping[str, int] = {}
+        self._again = again
+        """Where in the log topics begin again: as the check tells, then as what is built does."""
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
-    def run(self, again: Mapping[str, int]) -> PlannedRepair:
-        """The plan.
-
-        Args:
-            again: where in the log topics begin again, as the check tells.
-        """
-        self._again = again
+    def run(self) -> PlannedRepair:
         damage = tuple(finding for finding in damage_in(self._wrong) if not self._options.tolerates(finding))
         if not self._store.commitlog:
             lost = tuple(finding for finding in self._wrong if finding.id == MISSING_LOG_FILE)

@@ -199,7 +199,6 @@ class _Waiting:
             yield from [queue] * len(records)
 
     def pass_by(self, placed: LostRecord) -> None:
-        """Continue after a record that has a place."""
         for queue, *_ in placed.standings:
             self._coming[queue].popleft()
 
@@ -299,7 +298,7 @@ class TombstoneEncoder:
             topic = TOMBSTONE_TOPIC.encode()
             return (topic if self._size(topic, b"") <= filling.length else _SHORT_TOPIC), b""
         topic, required = filling.lost.topic, self._required(filling.lost)
-        block = self._joined(_TAG, required)
+        block = _TAG + b"\x02" + required if required or self._ends_open else _TAG
         return topic, block if self._size(topic, block) <= filling.length else required
 
     def _required(self, lost: LostRecord) -> bytes:
@@ -323,11 +322,6 @@ class TombstoneEncoder:
     def _ends_open(self) -> bool:
         """Whether a separator follows the last property; a whole-record CRC after it needs one."""
         return self.rules.trailing_separator or self.record_crc
-
-    def _joined(self, first: bytes, rest: bytes) -> bytes:
-        if rest:
-            return first + b"\x02" + rest
-        return first + b"\x02" if self._ends_open else first
 
     def _size(self, topic: bytes, block: bytes) -> int:
         part = topic_part(topic, writes_v2=self.rules.reads_v2)

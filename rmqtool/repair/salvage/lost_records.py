@@ -302,7 +302,10 @@ class _Placed:
                     offsets, numbers = columns[queue]
                     offsets.extend(range(first, end))
                     numbers.extend([number] * (end - first))
-        self._columns = {queue: _sorted(*one) for queue, one in columns.items()}
+        self._columns: dict[QueueKey, tuple[Any, Any]] = {}
+        for queue, (offsets, numbers) in columns.items():
+            unique, at = np.unique(np.frombuffer(offsets, np.int64), return_index=True)
+            self._columns[queue] = unique, np.frombuffer(numbers, np.int64)[at]
 
     def others(self, run: MissingRun) -> Iterator[tuple[LostRecord, int, int]]:
         """Records of a run that are none of those, each with the numbers of the first and last range that may hold it.
@@ -322,11 +325,6 @@ class _Placed:
             first = int(numbers[at - 1]) if at > 0 else 0
             last = int(numbers[at]) if at < known.size else sys.maxsize
             yield LostRecord(topic, queue_id, queue_offset), first, last
-
-
-def _sorted(queue_offsets: array[int], numbers: array[int]) -> tuple[Any, Any]:
-    unique, at = np.unique(np.frombuffer(queue_offsets, np.int64), return_index=True)
-    return unique, np.frombuffer(numbers, np.int64)[at]
 
 
 def _identity(record: Record) -> tuple[int, bytes, int, int]:

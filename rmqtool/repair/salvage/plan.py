@@ -185,7 +185,6 @@ class _Planner:
 
     @classmethod
     def of(cls, store: Store, rules: BrokerRules, options: SalvageOptions, draft: LogDraft) -> Self:
-        """Look at a store once."""
         build = options.build
         settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
         drafted = survey(draft.view(), settings)
@@ -195,7 +194,6 @@ class _Planner:
         return cls(rules, options, draft, settings, dispatch_settings(store, rules, build), scan)
 
     def survey_draft(self) -> Store:
-        """The store with the draft as it is now."""
         return survey(self.draft.view(), self.settings)
 
     def draft_log(self, store: Store, on_progress: OnProgress | None) -> tuple[SalvageResult, Store]:
@@ -221,7 +219,6 @@ class _Planner:
         return result, self.survey_draft()
 
     def correct_headers(self, log: Log, doubtful: Sequence[Finding]) -> SalvageResult:
-        """Set doubtful headers right where it is known what is right."""
         result, unknown = SalvageResult(), 0
         for finding in doubtful:
             record = corrected_record(log, finding, record_crc=self.scan.record_crc)
@@ -262,7 +259,6 @@ class _Planner:
         return result
 
     def _draft_record(self, log: Log, physical_offset: int, record: bytes) -> None:
-        """Draft a record with another header."""
         place = log.place(physical_offset)
         assert place is not None, "it was read from there"
         start, stop = physical_offset, physical_offset + len(record)
@@ -290,17 +286,17 @@ class _Planner:
                         f"{replica.name}: it has another commit log around {damaged.start}; not used there"
                     )
                 elif True in answers or damaged.length == damaged.file_size:
-                    filled = [(one, list(self._copy_range(replica, one))) for one in parts]
-                    result.replica_bytes += sum(end - start for _, runs in filled for start, end in runs)
-                    parts = [part for one, runs in filled for part in one.without(runs)]
+                    still_damaged: list[DamagedRange] = []
+                    for part in parts:
+                        filled: list[tuple[int, int]] = []
+                        for run in replica.records(part, self.scan):
+                            self.draft.write(part, run.start, run.read())
+                            filled.append((run.start, run.end))
+                        result.replica_bytes += sum(end - start for start, end in filled)
+                        still_damaged += part.without(filled)
+                    parts = still_damaged
             rest += parts
         return rest, result
-
-    def _copy_range(self, replica: Replica, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
-        """Copy a replica's records into a range; the parts that are filled."""
-        for run in replica.records(damaged, self.scan):
-            self.draft.write(damaged, run.start, run.read())
-            yield run.start, run.end
 
     def keep_damaged(
         self, store: Store, lost: LostRecords, ranges: Sequence[DamagedRange]

@@ -19,12 +19,11 @@ from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.formats.queue_name import topic_bytes, topic_text
 from rmqtool.formats.record_crc import (
     CRC_MASK,
-    PROPERTY_SIZE,
     is_record_crc_lost,
     masked_crc,
     record_crc_matches,
-    record_crc_property,
     stored_record_crc,
+    with_record_crc,
 )
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.judge import TopicTable, judge_record
@@ -94,12 +93,6 @@ def with_fields(record: bytes, values: Mapping[str, int]) -> bytes:
             end = field.position + field.size
             changed[field.position : end] = values[field.name].to_bytes(field.size, "big", signed=True)
     return bytes(changed)
-
-
-def with_record_crc(record: bytes) -> bytes:
-    """A record whose whole-record CRC, which it carries, is computed again."""
-    rest = record[:-PROPERTY_SIZE]
-    return rest + record_crc_property(rest)
 
 
 def _with_another_body(raw: bytes, head: Record, *, has_crc: bool) -> Iterator[tuple[RepairedRecord, bytes]]:
