@@ -25,10 +25,10 @@ from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.interrupt import held_interrupts
 from rmqtool.repair.machine.output import check_output
 from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.machine.restore import discard
 from rmqtool.repair.machine.root import Root
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.undo import discard
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes

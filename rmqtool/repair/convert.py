@@ -36,7 +36,7 @@ from rmqtool.repair.derived.build import build
 from rmqtool.repair.derived.clean_state import checkpoint_steps
 from rmqtool.repair.derived.database_build import build_database
 from rmqtool.repair.derived.request import BuildOptions, BuildRequest
-from rmqtool.repair.machine.plan import Plan, PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair, view_over
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log, require_sound_entries
 from rmqtool.repair.timer import plan_timer
@@ -189,7 +189,7 @@ def plan_from_dledger(
     ]
     kept = dict(_moved_queues(store, written.moved, folders["queues"]))
     removed = {entry.path for kind in _REMOVED for entry in store.files.get(kind, ()) if not entry.path.startswith("/")}
-    plain = Plan("convert", "", "", tuple(steps)).view_over(store.view)
+    plain = view_over(store.view, steps)
     for path, content in kept.items():
         plain.replace(path, content)
     for path in removed:
@@ -220,7 +220,7 @@ def plan_from_dledger(
         for path in sorted(removed)
     ]
     notes = [*_notes_of(log, written), *built.notes]
-    after = survey(Plan("convert", "", "", tuple(steps)).view_over(store.view), settings)
+    after = survey(view_over(store.view, steps), settings)
     if after.files.get(FileKind.TIMER_LOG) and is_timer_checked(after, rules):
         timer = plan_timer(after, rules, folders["derived"], on_progress=on_progress)
         steps += timer.steps

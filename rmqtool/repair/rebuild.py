@@ -152,11 +152,7 @@ def require_sound_entries(store: Store, rules: BrokerRules, last_path: str) -> N
 
 
 def require_intact(built: BuildResult) -> None:
-    """Refuse to build from a log that has damage inside.
-
-    Raises:
-        UnsupportedError: it has.
-    """
+    """Refuse to build from a log that has damage inside, with UnsupportedError."""
     if built.bad is not None and built.bad[2] not in TAIL_FINDINGS:
         place, length, what = built.bad
         raise UnsupportedError(

@@ -332,14 +332,14 @@ class DatabaseRows:
         unfilled: messages that the log does not have, and for which no unit can stand.
     """
 
-    def __init__(self, log: RecordOffsets, removed: RemovedTopics | None = None, kept: KeptUnits | None = None) -> None:
+    def __init__(self, log: RecordOffsets, removed: RemovedTopics, kept: KeptUnits) -> None:
         """Take rows; see `GapPreservingQueueWriter` for which of several records has a place.
 
         Args:
             removed: what was removed of topics.
             kept: has what the queues had before.
         """
-        self._removed, self._kept = removed or RemovedTopics(), kept
+        self._removed, self._kept = removed, kept
         self.again: dict[str, int] = {}
         self.queues: dict[QueueKey, QueueRowsBuilder] = {}
         self.dispatched = 0
@@ -374,7 +374,7 @@ class DatabaseRows:
         first = int(rows["queue_offset"][0])
         if queue is not None and first <= queue.last:
             is_kept = self._are_kept(key, rows)
-            others = self._kept_at(key, first, len(rows))
+            others = self._kept.physical_offsets(_directory(key), first, len(rows))
             is_older = (others >= 0) & (others < rows["physical_offset"]) & (rows["queue_offset"] <= queue.last)
             if (is_older & ~is_kept).any() or not (len(rows) > 1 or is_kept[0]):
                 rows = rows[~(is_older | (rows["queue_offset"] <= queue.last)) | is_kept]
@@ -418,21 +418,9 @@ class DatabaseRows:
             yield from self._filled(self._without_tombstones(rows), following)
             following = int(rows["queue_offset"][-1]) + 1
 
-    def _kept_at(self, key: QueueKey, first: int, count: int) -> NDArray[np.int64]:
-        if self._kept is None:
-            return np.full(count, -1, np.int64)
-        return self._kept.physical_offsets(f"consumequeue/{topic_text(key[0])}/{key[1]}", first, count)
-
     def _are_kept(self, key: QueueKey, rows: Rows) -> NDArray[np.bool_]:
         """Which records the queue has at their own places."""
-        places = rows["queue_offset"].astype(np.int64)
-        if not places.size or self._kept is None:
-            return np.zeros(places.size, np.bool_)
-        kept = np.zeros(places.size, np.bool_)
-        for part in np.split(np.arange(places.size), np.flatnonzero(np.diff(places) != 1) + 1):
-            units = self._kept_at(key, int(places[part[0]]), part.size)
-            kept[part] = units == rows["physical_offset"][part]
-        return kept
+        return self._kept.lead_to(_directory(key), rows["queue_offset"].astype(np.int64), rows["physical_offset"])
 
     def _without_tombstones(self, rows: Rows) -> Rows:
         if not self._log.tombstones:
@@ -466,3 +454,8 @@ class DatabaseRows:
             self.gap_units += count
             yield gap
         yield rows[start:]
+
+
+def _directory(key: QueueKey) -> str:
+    """Of a queue as files have it."""
+    return f"{QUEUES}/{topic_text(key[0])}/{key[1]}"

@@ -107,7 +107,7 @@ class GapPreservingQueueWriter(QueueWriter):
         end: QueueEnd | None = None,
         *,
         log: RecordOffsets,
-        kept: KeptUnits | None = None,
+        kept: KeptUnits,
         removed_before: int = 0,
     ) -> None:
         """See `QueueWriter`.
@@ -121,7 +121,7 @@ class GapPreservingQueueWriter(QueueWriter):
         self._built, self._log, self._kept, self._removed_before = sink, log, kept, removed_before
         self._first_start = self._last_start
         """Stream position at which the first file begins; of those that were there, the last one."""
-        self._newest = kept.newest(directory) if kept is not None and removed_before == OFFSETS_END else -1
+        self._newest = kept.newest(directory) if removed_before == OFFSETS_END else -1
         self._has_kept = False
         """Whether the queue has the unit of a record that was put: those after it continue the queue."""
         self._last_place = -1
@@ -151,7 +151,9 @@ class GapPreservingQueueWriter(QueueWriter):
         """Enter records; see `QueueWriter.put`."""
         codes = entries.tags_codes if tags_codes is None else tags_codes
         if entries.physical_offsets.size and entries.physical_offsets[0] < self._removed_before:
-            follows = _follow(self._are_kept(entries), self._has_kept)
+            follows = _follow(
+                self._kept.lead_to(self._directory, entries.queue_offsets, entries.physical_offsets), self._has_kept
+            )
             self._has_kept = bool(follows[-1])
             if self._removed_before == OFFSETS_END:
                 follows &= entries.physical_offsets <= self._newest
@@ -176,7 +178,7 @@ class GapPreservingQueueWriter(QueueWriter):
             if first == 0 and (
                 self._last_start is not None
                 and end > 0
-                and int(self._kept_at(end, 1)[0]) == int(run.physical_offsets[0])
+                and int(self._kept.physical_offsets(self._directory, end, 1)[0]) == int(run.physical_offsets[0])
             ):
                 super().put(_part(run, 0, 1), codes[:1])
                 self.misplaced -= 1  # the queue had it there
@@ -219,7 +221,7 @@ class GapPreservingQueueWriter(QueueWriter):
         count = min(run.physical_offsets.size, self._end // UNIT_SIZE - first, BLOCK_UNITS)
         here = _part(run, 0, count)
         places, offsets = here.queue_offsets, here.physical_offsets
-        units, kept = self._units_at(first, count), self._kept_at(first, count)
+        units, kept = self._units_at(first, count), self._kept.physical_offsets(self._directory, first, count)
         built = units["physical_offset"].astype(np.int64)
         is_free = units["record_size"] == 0
         is_same = (built == offsets) & ~is_free
@@ -271,7 +273,9 @@ class GapPreservingQueueWriter(QueueWriter):
         for at in reversed(range(place, end // UNIT_SIZE, BLOCK_UNITS)):
             count = min(BLOCK_UNITS, end // UNIT_SIZE - at)
             units = self._units_at(at, count)
-            is_kept = (units["physical_offset"] == self._kept_at(at, count)) & (units["record_size"] > 0)
+            is_kept = (units["physical_offset"] == self._kept.physical_offsets(self._directory, at, count)) & (
+                units["record_size"] > 0
+            )
             if is_kept.any():
                 self._last_kept = at + int(np.flatnonzero(is_kept)[-1])
                 return False
@@ -327,8 +331,6 @@ class GapPreservingQueueWriter(QueueWriter):
 
     def _units_before(self, begin: int, end: int, physical_offset: int) -> NDArray[Any] | None:
         """What the queue had in a gap before a record."""
-        if self._kept is None:
-            return None
         own = self._kept.of_own_records(self._directory, (begin, end))
         if own is not None:
             return own
@@ -381,18 +383,6 @@ class GapPreservingQueueWriter(QueueWriter):
 
     def _file_start(self, position: int) -> int:
         return position - position % self._file_size
-
-    def _kept_at(self, place: int, count: int) -> Int64s:
-        """Where the units lead to that the queue had before at some places; -1 for no unit."""
-        if self._kept is None:
-            return np.full(count, -1, np.int64)
-        return self._kept.physical_offsets(self._directory, place, count)
-
-    def _are_kept(self, entries: QueueEntries) -> NDArray[np.bool_]:
-        """Which records the queue had before at their own places."""
-        if self._kept is None:
-            return np.zeros(entries.physical_offsets.size, np.bool_)
-        return self._kept.lead_to(self._directory, entries.queue_offsets, entries.physical_offsets)
 
     def finish(self) -> None:
         """Let a dead unit at the queue's end reach to the end of its tombstone.

@@ -27,11 +27,11 @@ from rmqtool.repair.machine.journal_writer import (
     write_journal,
 )
 from rmqtool.repair.machine.plan import ABORT_NAME, Plan
-from rmqtool.repair.machine.restore import how_left, reopen, roll_back
 from rmqtool.repair.machine.root import RootPath
 from rmqtool.repair.machine.session import Session, remove_empty
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
 from rmqtool.repair.machine.store_paths import StorePaths, is_fenced, lower_fences, own_file_like
+from rmqtool.repair.machine.undo import how_left, reopen, roll_back
 from rmqtool.scan.runner import ThreadRunner
 
 FILE_MODE: Final = 0o644
@@ -88,11 +88,7 @@ def apply_plan(plan: Plan, places: StorePaths, *, disk: Disk | None = None, sess
 
 
 def demand_settled(places: StorePaths) -> None:
-    """Refuse to change a store on which a repair was killed half-way.
-
-    Raises:
-        RefusedError: it was.
-    """
+    """Refuse to change a store on which a repair was killed half-way, with RefusedError."""
     if is_fenced(places) or any(journal.state is not JournalState.DONE for journal in journals(places)):
         raise RefusedError(f"{places.root}: an earlier repair is unfinished; roll it back with rmqtool undo first")
 
@@ -170,17 +166,16 @@ def _change_all(prepared: PreparedJournal, places: StorePaths, disk: Disk, inter
     for directory in new_directories:
         disk.make_directory(directory, Metadata.of(directory.parent))
     for change in prepared.changes:
-        if change.kept.saved.path != ABORT_NAME or change.kept.saved.action != "remove":
+        if change.entry.saved.path != ABORT_NAME or change.entry.saved.action != "remove":
             _change(change, disk)
             interrupt.demand_none()
-    for directory in sorted({*(change.kept.file.parent for change in prepared.changes), *new_directories}, key=str):
+    for directory in sorted({*(change.entry.file.parent for change in prepared.changes), *new_directories}, key=str):
         disk.sync_directory(directory)
         disk.sync_directory(directory.parent)
 
 
 def _change(change: FileChange, disk: Disk) -> None:
-
-    first, file, kept, saved = change.steps[0], change.kept.file, change.kept.kept, change.kept.saved
+    first, file, old, saved = change.steps[0], change.entry.file, change.entry.old, change.entry.saved
     if saved.action == "write":
         for step in change.steps:
             if isinstance(step, WriteRange):
@@ -190,8 +185,8 @@ def _change(change: FileChange, disk: Disk) -> None:
         disk.sync(file)
     elif isinstance(first, Remove):
         if saved.is_moved:
-            disk.rename(file, kept)
-            disk.sync_directory(kept.parent)
+            disk.rename(file, old)
+            disk.sync_directory(old.parent)
         else:
             disk.remove(file)
     else:
@@ -209,8 +204,8 @@ def _change(change: FileChange, disk: Disk) -> None:
         disk.give_metadata(staged, saved.metadata or _metadata_of_new(file, first))
         disk.sync(staged)
         if saved.is_moved and saved.action == "replace":
-            disk.rename(file, kept)
-            disk.sync_directory(kept.parent)
+            disk.rename(file, old)
+            disk.sync_directory(old.parent)
         disk.rename(staged, file)
 
 
@@ -231,11 +226,11 @@ def _hand_over(
     """Check what was written, remove `abort`, say that it is done, let brokers in."""
     threads = ThreadRunner(memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES))
     largest_first = sorted(prepared.changes, key=lambda change: -sum(step.length for step in change.steps))
-    paths = (change.kept.saved.path for change in largest_first)
+    paths = (change.entry.saved.path for change in largest_first)
     checked = dict(zip(paths, threads.map(partial(_checked, read_back=read_back), largest_first), strict=True))
-    written = {change.kept.saved.path: checked[change.kept.saved.path] for change in prepared.changes}
+    written = {change.entry.saved.path: checked[change.entry.saved.path] for change in prepared.changes}
     for change in prepared.changes:
-        if change.kept.saved.path == ABORT_NAME and change.kept.saved.action == "remove":
+        if change.entry.saved.path == ABORT_NAME and change.entry.saved.action == "remove":
             _change(change, disk)
             disk.sync_directory(places.top)
     interrupt.demand_none()
@@ -251,7 +246,7 @@ def _checked(change: FileChange, read_back: dict[Hashable, str]) -> tuple[tuple[
     for step in change.steps:
         if step.after is None:
             continue
-        with change.kept.file.source(step.path) as source:
+        with change.entry.file.source(step.path) as source:
             with suppress(OSError):  # advice only: the bytes on the disk and not those in memory
                 os.posix_fadvise(source.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             identity = source.identity  # a file that is written to meanwhile gets another one

@@ -110,11 +110,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int = FORMAT
 
     def check(self) -> None:
-        """Refuse paths that lead out of the store, or say two things of one file.
-
-        Raises:
-            WriteError: they do.
-        """
+        """Refuse paths that lead out of the store, or say two things of one file, with WriteError."""
         outer = [directory for directory in self.log_directories if directory.startswith("/")]
         logs_and_times = {*self.log_directories, *self.directory_times} - {"", *outer}
         for directory in (*self.made_directories, *logs_and_times):

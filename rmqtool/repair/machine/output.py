@@ -17,10 +17,10 @@ from rmqtool.repair.machine.disk import Disk, Metadata
 from rmqtool.repair.machine.fingerprint import file_states, fingerprint
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
 from rmqtool.repair.machine.plan import OWN_DIRECTORY, Plan
-from rmqtool.repair.machine.restore import discard
 from rmqtool.repair.machine.root import Root
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths, raise_fences
+from rmqtool.repair.machine.undo import discard
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.list_files import list_files
 from rmqtool.store.source import FileSource, reason

@@ -7,7 +7,7 @@ planned again when it is to be applied, and must come out the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -161,21 +161,6 @@ class Plan:
                 f"and {now.lost} without it; nothing was changed"
             )
 
-    def view_over(self, base: StoreView) -> Overlay:
-        """The store as it will be, without changing it."""
-        view = Overlay(base)
-        for step in self.steps:
-            match step:
-                case WriteRange():
-                    view.lay(step.path, step.file_position, step.content)
-                case Replace():
-                    view.replace(step.path, step.content, partial(getattr, step, "after"))
-                case Create():
-                    view.add(step.path, step.content, step.mtime_ns, partial(getattr, step, "known_digest"))
-                case Remove():
-                    view.remove(step.path)
-        return view
-
     def in_order(self) -> tuple[Step, ...]:
         """The steps as they are carried out: `abort` is removed after all others, for it makes the broker recover."""
         return tuple(sorted(self.steps, key=lambda step: isinstance(step, Remove) and step.path == ABORT_NAME))
@@ -233,12 +218,24 @@ class Plan:
         }
 
 
-def check_step_path(path: str, log_directories: Sequence[str] = ()) -> None:
-    """Refuse a path that leads out of the store, or to a file that no repair may touch.
+def view_over(base: StoreView, steps: Iterable[Step]) -> Overlay:
+    """A store as steps leave it, without changing it."""
+    view = Overlay(base)
+    for step in steps:
+        match step:
+            case WriteRange():
+                view.lay(step.path, step.file_position, step.content)
+            case Replace():
+                view.replace(step.path, step.content, partial(getattr, step, "after"))
+            case Create():
+                view.add(step.path, step.content, step.mtime_ns, partial(getattr, step, "known_digest"))
+            case Remove():
+                view.remove(step.path)
+    return view
 
-    Raises:
-        WriteError: it does.
-    """
+
+def check_step_path(path: str, log_directories: Sequence[str] = ()) -> None:
+    """Refuse a path that leads out of the store, or to a file that no repair may touch, with WriteError."""
     directory, _, name = path.rpartition("/")
     if path.startswith("/"):
         if directory not in {named.rstrip("/") or "/" for named in log_directories}:

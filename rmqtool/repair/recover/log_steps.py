@@ -94,13 +94,10 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
             )
     strays = store.files.get(FileKind.STRAY_COMMITLOG, ())
     misnamed = misnamed_files(store) if strays else {}
+    directories = {segment.path.rpartition("/")[0] for segment in store.commitlog} | {"commitlog"}
     for entry in strays:
         directory = entry.path.rpartition("/")[0]
-        if (
-            entry.is_file
-            and directory in {segment.path.rpartition("/")[0] for segment in store.commitlog} | {"commitlog"}
-            and entry.path not in misnamed
-        ):
+        if entry.is_file and directory in directories and entry.path not in misnamed:
             yield remove_file(
                 store.view, entry.path, "a file that does not belong to the commit log may keep a broker from starting"
             )

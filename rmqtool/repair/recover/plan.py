@@ -32,15 +32,8 @@ from rmqtool.repair.derived.build import build
 from rmqtool.repair.derived.builder import dispatch_settings
 from rmqtool.repair.derived.clean_state import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.derived.database_build import build_database
-from rmqtool.repair.derived.log_window import LogWindow, window_of
-from rmqtool.repair.derived.request import BuildOptions, BuildRequest
-from rmqtool.repair.derived.result import BuildResult
-from rmqtool.repair.machine.plan import Loss, Plan, PlannedRepair
-from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file
-from rmqtool.repair.missing_log import unmounted_text
-from rmqtool.repair.recover import log_steps
-from rmqtool.repair.recover.log_steps import MISNAMED, damage_in, loss_behind, shape_steps, tail_begin, tail_steps
-from rmqtool.repair.recover.scope import (
+from rmqtool.repair.derived.log_window import (
+    LogWindow,
     WindowTooSmall,
     demand_generations_known,
     demand_told,
@@ -48,6 +41,21 @@ from rmqtool.repair.recover.scope import (
     larger_window,
     named_queues,
     queues_reaching,
+    window_of,
+)
+from rmqtool.repair.derived.request import BuildOptions, BuildRequest
+from rmqtool.repair.derived.result import BuildResult
+from rmqtool.repair.machine.plan import Loss, PlannedRepair, view_over
+from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file
+from rmqtool.repair.missing_log import unmounted_text
+from rmqtool.repair.recover import log_steps
+from rmqtool.repair.recover.log_steps import (
+    MISNAMED,
+    damage_in,
+    loss_behind,
+    shape_steps,
+    tail_begin,
+    tail_steps,
 )
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
@@ -143,7 +151,7 @@ def plan_recover(
     shape, base = tuple(shape_steps(store, staging)), store.view
     if shape:
         settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
-        store = survey(Plan("recover", "", rules.version, shape).view_over(store.view), settings)
+        store = survey(view_over(store.view, shape), settings)
     if options.cut_at is not None and store.commitlog:
         options = replace(options, cut_at=cut_offset(store, options.cut_at, options.build.delays_ms))
     if options.full or not store.commitlog or store.queue_database is not None:

@@ -17,7 +17,7 @@ from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast.load import blocking_configs
 from rmqtool.repair.compaction import plan_compaction
 from rmqtool.repair.delays import plan_delays
-from rmqtool.repair.machine.plan import ABORT_NAME, Plan, PlannedRepair
+from rmqtool.repair.machine.plan import ABORT_NAME, PlannedRepair, view_over
 from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.repair.recover.log_steps import over_store
 from rmqtool.repair.timer import plan_timer
@@ -49,7 +49,7 @@ def with_side_state(
         return recovery
     # Their backups are read as well.
     earlier = tuple(step for step in recovery.steps if step.path not in (DELAY_OFFSETS, TOPICS))
-    view = Plan("recover", "", rules.version, earlier).view_over(store.view)
+    view = view_over(store.view, earlier)
     after = survey(view, store.settings) if earlier else store
 
     def asks(findings: Iterable[Finding], command: str) -> bool:

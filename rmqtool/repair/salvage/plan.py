@@ -36,9 +36,8 @@ from rmqtool.repair.salvage.damaged_ranges import (
     scan_context,
 )
 from rmqtool.repair.salvage.draft import LogDraft
-from rmqtool.repair.salvage.layout import TombstoneEncoder, lay_out, parts_of
+from rmqtool.repair.salvage.layout import TombstoneEncoder, add_further, lay_out, parts_of
 from rmqtool.repair.salvage.lost_records import Belief, LostRecord, LostRecords, place_missing
-from rmqtool.repair.salvage.multi_dispatch import add_further
 from rmqtool.repair.salvage.record_repair import (
     DOUBTFUL,
     NEEDS_CONSENT,
