@@ -114,17 +114,14 @@ class ChosenRecords:
                 rows = batch.as_array()
                 bad = (rows["verdict"] != Verdict.GOOD) & (rows["verdict"] != Verdict.STALE)
                 self.left_out[BAD_RANGE] += int(bad.sum())
-                good = self._in_time(message_rows(rows))
+                good = message_rows(rows)
+                if self.choice.from_ms is not None:
+                    good = good[good["store_timestamp_ms"] >= self.choice.from_ms]
+                if self.choice.to_ms is not None:
+                    good = good[good["store_timestamp_ms"] < self.choice.to_ms]
                 if len(good):
                     self._count_waiting(batch, good, rules, waiting)
                     yield from self._of_batch(batch, good, store.view.label)
-
-    def _in_time(self, rows: Any) -> Any:
-        if self.choice.from_ms is not None:
-            rows = rows[rows["store_timestamp_ms"] >= self.choice.from_ms]
-        if self.choice.to_ms is not None:
-            rows = rows[rows["store_timestamp_ms"] < self.choice.to_ms]
-        return rows
 
     def _count_waiting(self, batch: Batch, rows: Any, rules: BrokerRules, waiting: DueTimes) -> None:
         """Count messages of chosen topics that wait for their time: they are in another topic until then."""
@@ -168,11 +165,7 @@ class ChosenRecords:
             )
 
     def _next(self, topic: str, queue_id: int, queue_offset: int, label: str) -> int:
-        """The offset of a queue's next message.
-
-        Raises:
-            RefusedError: it is not the one that follows in its queue.
-        """
+        """The offset of a queue's next message."""
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             first = queue_offset if self.choice.keeps_offsets else 0

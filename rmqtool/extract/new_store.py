@@ -16,7 +16,7 @@ from rmqtool.extract.chosen import Choice, ChosenRecord, ChosenRecords, QueueRan
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.formats.record_crc import stored_record_crc
+from rmqtool.formats.record_crc import stored_record_crc, with_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.derived.request import BuildOptions
 from rmqtool.repair.machine.apply import carry_out
@@ -25,12 +25,11 @@ from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.interrupt import held_interrupts
 from rmqtool.repair.machine.output import check_output
 from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.machine.restore import discard
 from rmqtool.repair.machine.root import Root
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.undo import discard
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
-from rmqtool.repair.salvage.record_repair import with_record_crc
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes
 from rmqtool.store.config.read_config import read_config
@@ -105,7 +104,13 @@ def write_new_store(
     disk.make_directory(itself, Metadata.of(StorePaths(sources[0].root).top))
     try:
         chosen = _write_log(sources, choice, output, sizes)
-        notes = _build(sources[0].rules, output, sizes, options, on_progress)
+        places, settings = StorePaths(output), replace(sizes, commitlog_directories=())
+        with held_interrupts() as interrupt, Session(places) as session, session.staging() as staging:
+            store = survey(open_directory(output), settings)
+            built = plan_rebuild(store, sources[0].rules, RebuildChoice(), staging, options, on_progress)
+            plan = Plan("extract", fingerprint(places), sources[0].rules.version, built.steps)
+            discard(carry_out(plan, session, interrupt).journal, places, session.disk, lower=True)
+        notes = built.notes
     except BaseException as error:
         error.__dict__.pop("__notes__", None)  # they speak of the repair that builds queues, of which nothing is left
         with suppress(RmqtoolError):
@@ -123,7 +128,8 @@ def _write_log(sources: Sequence[SourceLog], choice: Choice, output: Path, sizes
     assert file_size is not None, "every store with a log has one"
     chosen = ChosenRecords(choice)
     with DirectorySink(output) as sink:
-        log = LogWriter(sink, (_LOG,), file_size, _ignore, file_size if choice.keeps_offsets else None)
+        # What is written is read again when the queues are built.
+        log = LogWriter(sink, (_LOG,), file_size, lambda _at, _block: None, file_size if choice.keeps_offsets else None)
         for source in sources:
             for record in chosen.of(source.store, source.rules):
                 if not log.fits(len(record.raw)):
@@ -154,27 +160,6 @@ def moved(record: ChosenRecord, physical_offset: int) -> bytearray:
     return bytearray(with_record_crc(bytes(raw))) if stored_record_crc(record.raw) is not None else raw
 
 
-def _build(
-    rules: BrokerRules, output: Path, sizes: Settings, options: BuildOptions, on_progress: OnProgress | None
-) -> tuple[str, ...]:
-    """Build queues, index and checkpoint; what a person should know of them."""
-    places, settings = StorePaths(output), replace(sizes, commitlog_directories=())
-    with held_interrupts() as interrupt, Session(places) as session, session.staging() as staging:
-        store = survey(open_directory(output), settings)
-        built = plan_rebuild(store, rules, RebuildChoice(), staging, options, on_progress)
-        plan = Plan("extract", fingerprint(places), rules.version, built.steps)
-        discard(carry_out(plan, session, interrupt).journal, places, session.disk, lower=True)
-    return built.notes
-
-
-def _ignore(physical_offset: int, block: bytearray) -> None:
-    """What is written is read again when the queues are built."""
-    del physical_offset, block
-
-
-# The configuration of a new store: topics, consumer groups and consumer offsets of what is in it.
-
-
 _TABLES: Final = {TOPICS: "topicConfigTable", GROUPS: "subscriptionGroupTable", CONSUMER_OFFSETS: "offsetTable"}
 
 _VERSION: Final = "dataVersion"
@@ -190,7 +175,10 @@ def config_files(stores: Sequence[Store], names: Collection[str], *, with_offset
         names: topics of the new store.
         with_offsets: whether consumers continue where they were.
     """
-    joins: dict[str, Callable[[Any, Any], Any]] = {TOPICS: _larger, GROUPS: _first}
+    joins: dict[str, Callable[[Any, Any], Any]] = {
+        TOPICS: lambda first, second: max(first, second, key=_queue_count),
+        GROUPS: lambda first, _second: first,
+    }
     if with_offsets:
         joins[CONSUMER_OFFSETS] = _highest
     contents: dict[str, bytes] = {}
@@ -198,7 +186,8 @@ def config_files(stores: Sequence[Store], names: Collection[str], *, with_offset
         configs = [config.value for store in stores if (config := read_config(store.view, path)).value is not None]
         table: dict[str, Any] = {}
         for value in configs:
-            for key, entry in _table(value, _TABLES[path]).items():
+            entries = value.get(_TABLES[path])
+            for key, entry in entries.items() if isinstance(entries, dict) else ():
                 name = str(key)
                 if isinstance(entry, dict) and (path == GROUPS or name.partition("@")[0] in names):
                     table[name] = join(table[name], entry) if name in table else entry
@@ -206,19 +195,6 @@ def config_files(stores: Sequence[Store], names: Collection[str], *, with_offset
             kept = {name: value for name, value in configs[0].items() if name == _VERSION}
             contents[path] = config_bytes({**kept, _TABLES[path]: table})
     return contents
-
-
-def _table(value: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:
-    table = value.get(name)
-    return table if isinstance(table, dict) else {}
-
-
-def _first(first: Any, _second: Any) -> Any:
-    return first
-
-
-def _larger(first: Any, second: Any) -> Any:
-    return max(first, second, key=_queue_count)
 
 
 def _queue_count(entry: Mapping[Any, Any]) -> int:

@@ -32,6 +32,12 @@ def record_crc_property(record_without: bytes) -> bytes:
     return RECORD_CRC.encode() + b"\x01" + record_crc_digits(masked_crc(record_without)) + b"\x02"
 
 
+def with_record_crc(record: bytes) -> bytes:
+    """A record whose whole-record CRC, which it carries, is computed again."""
+    rest = record[:-PROPERTY_SIZE]
+    return rest + record_crc_property(rest)
+
+
 def record_crc_digits(value: int) -> bytes:
     """The value in decimal, least significant digit first, padded with 0 to ten."""
     return str(value)[::-1].ljust(DIGITS, "0").encode("ascii")

@@ -18,7 +18,7 @@ from rmqtool.findings.account import Account
 from rmqtool.findings.finding import REBUILD_COMPACTION
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.sides.compaction import (
     FILES_MIN,
@@ -124,7 +124,6 @@ class _MergedQueue:
         self.from_log += self._append(message)
 
     def append_old(self, end: int | None) -> None:
-        """Append what the queue has before a queue offset."""
         while self._next is not None and (end is None or self._next.queue_offset < end):
             self._append(self._next)
             self._next = next(self._old, None)
@@ -141,7 +140,6 @@ class _MergedQueue:
         return True
 
     def close(self) -> None:
-        """Give the last files their full lengths."""
         if self._writer is not None:
             self._writer.close()
 

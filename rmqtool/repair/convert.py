@@ -6,12 +6,16 @@ the messages of these alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 
@@ -21,28 +25,35 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
 from rmqtool.forecast.record_arrays import MovedRecords
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MAGIC_BYTES, PHYSICAL_OFFSET_AT
 from rmqtool.formats.consumequeue import BATCH_UNIT, FILLER_UNIT, UNIT
+from rmqtool.formats.dledger import ENTRY_SIZE
+from rmqtool.formats.properties import HALF_TOPIC
 from rmqtool.formats.queue_name import QueueKey, queue_key
 from rmqtool.repair.derived.build import build
 from rmqtool.repair.derived.clean_state import checkpoint_steps
 from rmqtool.repair.derived.database_build import build_database
-from rmqtool.repair.derived.plain_log import PlainLog, write_plain_log
 from rmqtool.repair.derived.request import BuildOptions, BuildRequest
-from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair, view_over
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log, require_sound_entries
 from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
+from rmqtool.sides.dledger import BadRange, LogEntry, read_entries
 from rmqtool.sides.kinds import unread_files
 from rmqtool.sides.timer.files import is_timer_checked
 from rmqtool.store.databases.queue_database import StoredEnd
-from rmqtool.store.directory import Settings, Store, survey, with_settings
+from rmqtool.store.directory import Segment, Store, survey, with_settings
 from rmqtool.store.dledger_files import DLedgerLog, dledger_log, dledger_logs
-from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.overlay import Overlay
+from rmqtool.store.file_kinds import FileKind, segment_name
 from rmqtool.store.sink import reported
-from rmqtool.store.source import FilePart, read_range
+from rmqtool.store.source import ByteSource, FilePart, read_range
+
+_PREPARED_BEFORE_BODY: Final = 12
+"""Bytes from the offset of the half message to the body: both host addresses, whose length varies, are before them."""
+_FILE_SIZE_MAX: Final = (1 << 31) - 1
+"""Brokers keep the size of a log file in 32 bits with a sign."""
+_NOTED: Final = "before", "now"
 
 
 class QueueSide(StrEnum):
@@ -93,7 +104,16 @@ def plan_convert(
         UnsupportedError: the log is damaged, the library is missing, or topics have batch queues.
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
-    _demand_possible(store, rules, side)
+    require_log(store)
+    if not rules.rocksdb_queues and side is not QueueSide.FILE:
+        raise UsageError(
+            f"brokers of version {rules.version} do not keep consume queues in RocksDB: pass --broker-version with the "
+            "version that will start on the store (5.2.0 or later)"
+        )
+    if store.has_abort:
+        raise RefusedError(f"{store.view.label}: the broker did not stop cleanly: run rmqtool recover first")
+    if store.batch_queues and side is not QueueSide.FILE:
+        raise UnsupportedError(f"{store.view.label}: topics have batch queues, which RocksDB does not keep")
     kind = store.queue_kind
     notes = [f"set {SETTINGS[side]} in the broker's properties file before the broker starts"]
     steps: list[Step] = []
@@ -120,19 +140,6 @@ def plan_convert(
         steps += database.steps(why)
         notes += database.notes
     return PlannedRepair(tuple(steps), tuple(notes) if steps else ())
-
-
-def _demand_possible(store: Store, rules: BrokerRules, side: QueueSide) -> None:
-    require_log(store)
-    if not rules.rocksdb_queues and side is not QueueSide.FILE:
-        raise UsageError(
-            f"brokers of version {rules.version} do not keep consume queues in RocksDB: pass --broker-version with the "
-            "version that will start on the store (5.2.0 or later)"
-        )
-    if store.has_abort:
-        raise RefusedError(f"{store.view.label}: the broker did not stop cleanly: run rmqtool recover first")
-    if store.batch_queues and side is not QueueSide.FILE:
-        raise UnsupportedError(f"{store.view.label}: topics have batch queues, which RocksDB does not keep")
 
 
 def _remove(store: Store, kinds: tuple[FileKind, ...], why: str) -> Iterator[Step]:
@@ -181,12 +188,19 @@ def plan_from_dledger(
     ]
     kept = dict(_moved_queues(store, written.moved, folders["queues"]))
     removed = {entry.path for kind in _REMOVED for entry in store.files.get(kind, ()) if not entry.path.startswith("/")}
-    plain = _laid_over(store, steps)
+    plain = view_over(store.view, steps)
     for path, content in kept.items():
         plain.replace(path, content)
     for path in removed:
         plain.remove(path)
-    settings = _settings_of_copy(store)
+    settings = with_settings(
+        replace(store.settings, commitlog_directories=(), dledger_directories=(), uses_dledger=False),
+        consumequeue_file_size=store.consumequeue_file_size or None,
+        extension_file_size=store.extension_file_size or None,
+        batch_file_size=store.batch_file_size or None,
+        index_slot_count=store.index_slot_count,
+        index_entry_count=store.index_entry_count,
+    )
     built = plan_rebuild(survey(plain, settings), rules, RebuildChoice(), folders["derived"], options, on_progress)
     for step in built.steps:
         is_there = step.path in kept or step.path in removed
@@ -205,7 +219,7 @@ def plan_from_dledger(
         for path in sorted(removed)
     ]
     notes = [*_notes_of(log, written), *built.notes]
-    after = survey(_laid_over(store, steps), settings)
+    after = survey(view_over(store.view, steps), settings)
     if after.files.get(FileKind.TIMER_LOG) and is_timer_checked(after, rules):
         timer = plan_timer(after, rules, folders["derived"], on_progress=on_progress)
         steps += timer.steps
@@ -221,12 +235,7 @@ def plan_from_dledger(
 
 
 def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
-    """The log that can be converted.
-
-    Raises:
-        UsageError: there is none, and was none.
-        UnsupportedError: it is missing, damaged, or not all that a broker uses.
-    """
+    """The log that can be converted."""
     label = store.view.label
     if not any(log.data for log in dledger_logs(store)):
         if dledger_logs(store) and is_log_missing(store):
@@ -251,22 +260,6 @@ def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
             raise UnsupportedError(f"{label}: {kinds[0]} in {files.path} may hold offsets of the log; not converted")
     require_sound_entries(store, rules, log.data[-1].path)
     return log
-
-
-def _laid_over(store: Store, steps: Iterable[Step]) -> Overlay:
-    return Plan("convert", "", "", tuple(steps)).view_over(store.view)
-
-
-def _settings_of_copy(store: Store) -> Settings:
-    """Sizes that only the old files show, for what is built without them; the copy has its log inside."""
-    return with_settings(
-        replace(store.settings, commitlog_directories=(), dledger_directories=(), uses_dledger=False),
-        consumequeue_file_size=store.consumequeue_file_size or None,
-        extension_file_size=store.extension_file_size or None,
-        batch_file_size=store.batch_file_size or None,
-        index_slot_count=store.index_slot_count,
-        index_entry_count=store.index_entry_count,
-    )
 
 
 def _moved_queues(store: Store, moved: MovedRecords, directory: Path) -> Iterator[tuple[str, FilePart]]:
@@ -316,3 +309,140 @@ def _notes_of(log: DLedgerLog, written: PlainLog) -> Iterator[str]:
         yield f"entries without a message, which only the group needs: {written.left_out}"
     if written.tail:
         yield f"bytes after the last entry, which DLedger removes at its start too: {written.tail}"
+
+
+@dataclass
+class PlainLog:
+    """The log as it was written.
+
+    Attributes:
+        places: a directory with what `moved` reads.
+        files: name of each file, and the modification time that it gets.
+        left_out: entries without a message, which only the group needs.
+        last: number and term of the last entry; None without one.
+        tail: bytes after the last entry that are none; DLedger cuts them off as well.
+    """
+
+    places: Path
+    files: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
+    last: tuple[int, int] | None = None
+    tail: int = 0
+
+    @property
+    def moved(self) -> MovedRecords:
+        """Where its records were before; mapped, not read."""
+        before, now = (np.memmap(self.places / name, np.int64, "r") for name in _NOTED)
+        return MovedRecords(before, now)
+
+
+def write_plain_log(
+    log: DLedgerLog, rules: BrokerRules, directory: Path, places: Path, on_progress: OnProgress | None = None
+) -> PlainLog:
+    """Write the messages of a log of DLedger into the files of a plain one.
+
+    Args:
+        directory, places: where the files of the log are made, and those that tell where its records were; both are
+            there, and empty.
+
+    Raises:
+        UnsupportedError: a file of the log is damaged, but for its end, or has a size of its own.
+        UnreadableError, WriteError: a file cannot be read or written.
+    """
+    written = PlainLog(places)
+    size = log.data[0].size
+    for segment in log.data:  # a record of a longer file may not fit into the new ones
+        if segment.size > min(size, _FILE_SIZE_MAX) or (segment.size < size and segment is not log.data[-1]):
+            raise UnsupportedError(
+                f"{log.store.view.label}: {segment.path} has {segment.size:,} bytes and the first file {size:,}: "
+                "nothing is converted; copy the directory from another member of the group first"
+            )
+    with closing(_Writer(log.data[0], directory, written)) as writer:
+        for number, segment in enumerate(log.data):
+            with closing(log.store.view.open(segment.path)) as source:
+                for entry in _good_entries(log, segment, source, rules, written):
+                    writer.append(source, segment, entry)
+            if on_progress is not None:
+                on_progress(number + 1, len(log.data))
+    return written
+
+
+def _good_entries(
+    log: DLedgerLog, segment: Segment, source: ByteSource, rules: BrokerRules, written: PlainLog
+) -> Iterator[LogEntry]:
+    for entry in read_entries(source, segment.start, rules):
+        if isinstance(entry, BadRange) and segment is log.data[-1]:
+            written.tail = entry.length
+        elif isinstance(entry, BadRange) or not entry.is_right:
+            raise UnsupportedError(
+                f"{log.store.view.label}: {segment.path} is damaged at byte {entry.file_position}: nothing is "
+                "converted; copy the directory from another member of the group first"
+            )
+        else:
+            written.last = entry.values["index"], entry.values["term"]
+            if entry.record is not None:
+                yield entry
+            else:
+                written.left_out += 1
+
+
+class _Writer:
+    def __init__(self, first: Segment, directory: Path, written: PlainLog) -> None:
+        self._directory, self._written = directory, written
+        self._file_size = first.size
+        self._start, self._at = first.start, 0
+        self._file: BinaryIO | None = None
+        self._path = directory
+        self._halves, self._new_halves = array("q"), array("q")
+        self._old_end = first.start
+        self._noted = [(written.places / name).open("wb") for name in _NOTED]
+
+    def append(self, source: ByteSource, segment: Segment, entry: LogEntry) -> None:
+        record = entry.record
+        assert record is not None, "only entries with a message are appended"
+        if self._at + record.size + BLANK_SIZE_MIN > self._file_size:
+            blank = (self._file_size - self._at).to_bytes(4, "big") + MAGIC_BYTES[MAGIC_BLANK]
+            self._write(blank)
+            self._end_file()
+            self._start, self._at = self._start + self._file_size, 0
+        raw = bytearray(read_range(source, entry.file_position + ENTRY_SIZE, record.size))
+        place = self._start + self._at
+        raw[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8] = place.to_bytes(8, "big")
+        half = bisect_left(self._halves, record.prepared_transaction_offset)
+        if self._halves[half : half + 1] == array("q", [record.prepared_transaction_offset]):
+            at = record.body_position - _PREPARED_BEFORE_BODY
+            raw[at : at + 8] = self._new_halves[half].to_bytes(8, "big")
+        if record.topic == HALF_TOPIC:
+            self._halves.append(record.physical_offset)
+            self._new_halves.append(place)
+        self._write(raw)
+        self._note(record.physical_offset, place)
+        self._old_end = record.physical_offset + record.size
+        self._written.files[self._path.name] = segment.entry.mtime_ns
+
+    def close(self) -> None:
+        self._note(self._old_end, self._start + self._at)
+        with reported(str(self._written.places)):
+            for file in self._noted:
+                file.close()
+        self._end_file()
+
+    def _note(self, *places: int) -> None:
+        with reported(str(self._written.places)):
+            for file, place in zip(self._noted, places, strict=True):
+                file.write(place.to_bytes(8, sys.byteorder))
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            with reported(str(self._path)), self._file as file:
+                file.flush()
+                os.ftruncate(file.fileno(), self._file_size)
+            self._file = None
+
+    def _write(self, data: bytes | bytearray) -> None:
+        with reported(str(self._path)):
+            if self._file is None:
+                self._path = self._directory / segment_name(self._start)
+                self._file = self._path.open("wb")
+            self._file.write(data)
+        self._at += len(data)

@@ -18,7 +18,7 @@ from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.formats import commitlog, consumequeue, dledger, index
 from rmqtool.formats.commitlog import MESSAGE_MAGICS, SYS_FLAG_AT
 from rmqtool.formats.layout import Format
-from rmqtool.formats.record_crc import PROPERTY_SIZE, masked_crc, record_crc_property, stored_record_crc
+from rmqtool.formats.record_crc import masked_crc, stored_record_crc, with_record_crc
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import WriteRange, write_range
 from rmqtool.report.hexview import BYTES_SHOWN_MAX, HexField, bare_parts, message_parts, parts_of
@@ -157,7 +157,13 @@ def _structure(store: Store, request: PatchRequest, source: ByteSource) -> _Stru
     if kind is FileKind.DLEDGER and "/index/" in request.path:
         return _unit(source, dledger.INDEX_UNIT, 0, at)
     if kind is FileKind.CONSUMEQUEUE_EXT:
-        return _declared(source, consumequeue.EXTENSION_UNIT, at, _extension_size(source, at))
+        size = int.from_bytes(read_range(source, at, 2), "big", signed=True)
+        return _declared(
+            source,
+            consumequeue.EXTENSION_UNIT,
+            at,
+            (min(max(size, consumequeue.EXTENSION_HEAD_SIZE), source.size - at)),
+        )
     if kind in UNITS:
         return _unit(source, UNITS[kind], 0, at)
     if kind is FileKind.CONFIG:
@@ -199,11 +205,6 @@ def _index_part(store: Store, path: str, source: ByteSource, at: int) -> _Struct
     if at < entries:
         return _unit(source, index.SLOT, index.HEADER_SIZE, at)
     return _unit(source, index.ENTRY, entries, at)
-
-
-def _extension_size(source: ByteSource, at: int) -> int:
-    size = int.from_bytes(read_range(source, at, 2), "big", signed=True)
-    return min(max(size, consumequeue.EXTENSION_HEAD_SIZE), source.size - at)
 
 
 def _unit(source: ByteSource, declared: Format, first: int, at: int, count: int | None = None) -> _Structure:
@@ -260,11 +261,7 @@ def _with_values(old: _Structure, request: PatchRequest) -> bytes:
 
 
 def _encoded(part: HexField, value: str) -> bytes:
-    """The value in as many bytes as the field has.
-
-    Raises:
-        UsageError: it is not of the field's kind or length.
-    """
+    """The value in as many bytes as the field has."""
     label = f"--set {part.name}={value}"
     if value.startswith("0x") or part.is_integer:
         return _number(label, part.length, value)
@@ -303,11 +300,7 @@ def _number(label: str, length: int, value: str) -> bytes:
 
 
 def _fix_crc(old: _Structure, fields: Mapping[str, HexField], content: bytearray) -> None:
-    """CRC over the body as it is now, and over the record if it carries one.
-
-    Raises:
-        UsageError: there is no checksum, or no body that it is computed over.
-    """
+    """CRC over the body as it is now, and over the record if it carries one."""
     if "body_crc" not in fields or "body_length" not in fields or old.name == dledger.ENTRY.name:
         raise UsageError(f"--fix-crc: {old.name} has no checksum that a broker checks")
     end = len(content)
@@ -318,7 +311,7 @@ def _fix_crc(old: _Structure, fields: Mapping[str, HexField], content: bytearray
     crc = fields["body_crc"].position
     content[crc : crc + 4] = masked_crc(bytes(content[start : start + length])).to_bytes(4, "big")
     if stored_record_crc(bytes(content)) is not None:
-        content[end - PROPERTY_SIZE :] = record_crc_property(bytes(content[: end - PROPERTY_SIZE]))
+        content[:] = with_record_crc(bytes(content))
 
 
 def _shown(part: HexField) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Self
 
 import numpy as np
@@ -26,8 +26,7 @@ from rmqtool.forecast.result import Floor
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.memory import THREAD_BYTES, memory_budget
-from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan, PlannedRepair
 from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.repair.missing_log import gone_messages, unmounted_text
 from rmqtool.repair.recover.log_steps import damage_in
@@ -79,7 +78,7 @@ class PlanForecasts:
     def look_now(self, begin: int | None) -> None:
         """Forecast a start of the store as it is, while the caller continues; see `completed`."""
         shared = SharedStarts(self._shared.reads, self._shared.clean)
-        self._now = self._pool.submit(self._forecaster(begin).forecast, self._store, self._rules, shared=shared)
+        self._now = self._pool.submit(self._forecast, self._store, self._rules, begin, shared=shared)
 
     def completed(self, plan: Plan, begin: int | None) -> Plan:
         """The plan with its losses, and forecasts of every examined version.
@@ -92,11 +91,11 @@ class PlanForecasts:
         if self._now is None:
             self.look_now(begin)
         assert self._now is not None, "the forecast has just begun"
-        forecaster = self._forecaster(begin)
         forecasts = self._pool.map(
-            lambda version: forecaster.forecast(
+            lambda version: self._forecast(
                 self._after,
                 rules_for(version),
+                begin,
                 whole=whole or version == self._rules.version,
                 shared=self._shared,
             ),
@@ -155,8 +154,43 @@ class PlanForecasts:
             raise
         return simulation
 
-    def _forecaster(self, begin: int | None) -> _Forecaster:
-        return _Forecaster(self._rules, self._options, begin, self._on_note)
+    def _forecast(
+        self,
+        store: Store,
+        rules: BrokerRules,
+        begin: int | None,
+        *,
+        shared: SharedStarts,
+        whole: bool = True,
+    ) -> ForecastAfter | None:
+        """The forecast of a version; None where it cannot be made, or would read much more than was looked at."""
+        options = replace(
+            self._options,
+            count_whole_log=None if whole else False,
+            count_from=begin,
+            count_index=False,
+            lists_queues=False,
+        )
+        try:
+            if begin is not None and rules.version != self._rules.version:
+                starts_at = scan_begin(store, rules, options)
+                read = (segment for segment in store.commitlog if starts_at is not None and starts_at <= segment.start)
+                if sum(segment.entry.allocated_bytes for segment in read) > COUNT_WHOLE_LOG_UP_TO:
+                    self._on_note(f"no forecast for {rules.version}: it would read the commit log from {starts_at}")
+                    return None
+            forecast = forecast_store(store, rules, options, shared)
+        except RmqtoolError as error:
+            self._on_note(f"no forecast for {rules.version}: {error}")
+            return None
+        lost = forecast.lost
+        return ForecastAfter(
+            forecast.starts,
+            lost.messages,
+            lost.by_topic,
+            forecast.why_not,
+            forecast.messages_without_log,
+            forecast.deleted_topics,
+        )
 
 
 def damaged_ranges(findings: Iterable[Finding]) -> Iterator[ChangedRange]:
@@ -181,48 +215,6 @@ def changed_ranges(store: Store, steps: Sequence[Step]) -> Iterator[ChangedRange
 def _starts_at_once(queue_files: int) -> int:
     """How many starts are simulated at a time: each holds what it knows of every queue."""
     return memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES + START_FILE_BYTES * queue_files)
-
-
-@dataclass(frozen=True)
-class _Forecaster:
-    """Forecasts starts of one plan's store for any version; see `PlanForecasts`."""
-
-    rules: BrokerRules
-    options: ForecastOptions
-    begin: int | None
-    on_note: Callable[[str], None]
-
-    def forecast(
-        self, store: Store, rules: BrokerRules, *, whole: bool = True, shared: SharedStarts | None = None
-    ) -> ForecastAfter | None:
-        """The forecast of a version; None where it cannot be made, or would read much more than was looked at."""
-        options = replace(
-            self.options,
-            count_whole_log=None if whole else False,
-            count_from=self.begin,
-            count_index=False,
-            lists_queues=False,
-        )
-        try:
-            if self.begin is not None and rules.version != self.rules.version:
-                starts_at = scan_begin(store, rules, options)
-                read = (segment for segment in store.commitlog if starts_at is not None and starts_at <= segment.start)
-                if sum(segment.entry.allocated_bytes for segment in read) > COUNT_WHOLE_LOG_UP_TO:
-                    self.on_note(f"no forecast for {rules.version}: it would read the commit log from {starts_at}")
-                    return None
-            forecast = forecast_store(store, rules, options, shared)
-        except RmqtoolError as error:
-            self.on_note(f"no forecast for {rules.version}: {error}")
-            return None
-        lost = forecast.lost
-        return ForecastAfter(
-            forecast.starts,
-            lost.messages,
-            lost.by_topic,
-            forecast.why_not,
-            forecast.messages_without_log,
-            forecast.deleted_topics,
-        )
 
 
 def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) -> dict[str, int]:

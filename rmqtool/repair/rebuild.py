@@ -17,7 +17,7 @@ from rmqtool.repair.derived.clean_state import abort_reason, abort_steps, checkp
 from rmqtool.repair.derived.database_build import build_database
 from rmqtool.repair.derived.request import BuildOptions, BuildRequest
 from rmqtool.repair.derived.result import BuildResult
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.remaining import READ_AGAIN_MAX
 from rmqtool.scan.runner import OnProgress, Runner
@@ -152,11 +152,7 @@ def require_sound_entries(store: Store, rules: BrokerRules, last_path: str) -> N
 
 
 def require_intact(built: BuildResult) -> None:
-    """Refuse to build from a log that has damage inside.
-
-    Raises:
-        UnsupportedError: it has.
-    """
+    """Refuse to build from a log that has damage inside, with UnsupportedError."""
     if built.bad is not None and built.bad[2] not in TAIL_FINDINGS:
         place, length, what = built.bad
         raise UnsupportedError(

@@ -17,8 +17,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.findings.finding import BACKUP_BETTER, Finding, Severity
 from rmqtool.findings.registry import BY_ID
 from rmqtool.repair.derived.log_window import window_of
-from rmqtool.repair.machine.plan import Remaining
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair, Remaining
 from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.sides.kinds import PLANS, side_kinds
@@ -87,7 +86,9 @@ def check_planned(
     verify_store(part, rules, options, findings.append)
     if depth is not Depth.FULL:
         findings += [
-            finding for finding in planned.findings if _is_of_log(finding) and not _is_changed(finding, planned.steps)
+            finding
+            for finding in planned.findings
+            if finding.id.startswith("commitlog.") and not _is_changed(finding, planned.steps)
         ]
     unanswered = {finding.topic for finding in findings if finding.id == DELETED}
     # A repaired configuration no longer shows that nobody knows it.
@@ -125,10 +126,6 @@ def check_applied(
         finding for finding in findings if finding.severity is not Severity.NOTE and not finding.file.startswith(OWN)
     )
     return summary.as_json(), sorted({finding.id for finding in wrong if (finding.id, finding.file) not in known})
-
-
-def _is_of_log(finding: Finding) -> bool:
-    return finding.id.startswith("commitlog.")
 
 
 def _is_changed(finding: Finding, steps: Sequence[Step]) -> bool:

@@ -18,7 +18,7 @@ from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.findings.account import Account
 from rmqtool.findings.finding import Severity
 from rmqtool.formats.timer import DEFAULT_LOG_FILE_SIZE
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.scan.runner import OnProgress
 from rmqtool.sides.rocksdb_tables import DIRECTORY, SideDatabase
@@ -66,7 +66,10 @@ def plan_timer(
             "and rmqtool writes no timers into it"
         )
     findings = tuple(timer_findings(store, rules, Account()))
-    metrics = tuple(_metrics_steps(store)) if any(finding.file == TIMER_METRICS for finding in findings) else ()
+    metrics: tuple[Step, ...] = ()
+    if any(finding.file == TIMER_METRICS for finding in findings):  # a broker counts again from nothing
+        paths = (TIMER_METRICS, f"{TIMER_METRICS}.bak")
+        metrics = tuple(remove_file(store.view, path, _UNREADABLE_METRICS) for path in paths)
     of_timer = [finding for finding in findings if finding.file != TIMER_METRICS]
     if all(finding.repair is None or finding.severity is Severity.NOTE for finding in of_timer):
         return PlannedRepair(metrics, ("the timer matches the commit log",), findings)
@@ -107,12 +110,6 @@ def log_file_size(store: Store, inferred: int) -> int:
         "timer_log_file_size",
         DEFAULT_LOG_FILE_SIZE,
     )
-
-
-def _metrics_steps(store: Store) -> Iterator[Step]:
-    """Remove the statistics: a broker counts again from nothing."""
-    for path in (TIMER_METRICS, f"{TIMER_METRICS}.bak"):
-        yield remove_file(store.view, path, _UNREADABLE_METRICS)
 
 
 def _steps(store: Store, staging: Path, rows: str) -> Iterator[Step]:

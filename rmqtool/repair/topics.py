@@ -19,8 +19,7 @@ from rmqtool.engine.rules.topic_names import is_broker_topic
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import REAL_TOPIC, SHARDING_KEY, TIMER_OUT_MS
 from rmqtool.formats.system_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
-from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair, view_over
 from rmqtool.repair.machine.steps import create_file, replace_file
 from rmqtool.store.config.config_json import (
     COMPACTION,
@@ -144,7 +143,7 @@ def with_restored_topics(
     planned = replace(planned, restored=restored)
     if whole is None or (restored is not None and restored <= whole):
         return planned
-    after = survey(Plan("rebuild", "", rules.version, planned.steps).view_over(store.view), store.settings)
+    after = survey(view_over(store.view, planned.steps), store.settings)
     if not any(restored is None or topic in restored for topic, _ in queue_names(after) if topic not in whole):
         return planned
     try:

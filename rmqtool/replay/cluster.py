@@ -133,11 +133,7 @@ class Cluster(Closable):
 
 
 def _records(data: bytes, address: str) -> Iterator[Record]:
-    """The records that lie one after the other in an answer.
-
-    Raises:
-        AnswerError: something else lies there.
-    """
+    """The records that lie one after the other in an answer."""
     rules, at = rules_for(NEWEST), 0
 
     def read_at(start: int, position: int, length: int) -> bytes:

@@ -224,11 +224,7 @@ class ReplayJournal(Closable):
             self._rewrite(path)
 
     def _rewrite(self, path: Path) -> None:
-        """Replace the file by one with the same state in a single line, whole or not at all; the lock stays held.
-
-        Raises:
-            RefusedError, UnreadableError, WriteError: something else is there, or the disk does not take it.
-        """
+        """Replace the file by one with the same state in a single line, whole or not at all; the lock stays held."""
         content, descriptor = self._header() + _line(_WrittenState().change_to(self.state)), -1
         try:
             with replaced_own(path, OwnFile.REPLAY_STATE) as file:
@@ -269,7 +265,6 @@ class _WrittenState:
         self._refusals = 0
 
     def change_to(self, state: ReplayState) -> _Change:
-        """The next line."""
         topics = list(state.queues.items())[self._topics :]
         ends = list(map(state.ends.__getitem__, self._queues))
         changed = [(number, end) for number, end in enumerate(ends) if end != self._ends[number]]
@@ -287,7 +282,6 @@ class _WrittenState:
         )
 
     def update(self, state: ReplayState) -> None:
-        """Note that the lines say this state now."""
         for queues in list(state.queues.values())[self._topics :]:
             self._queues += queues
         self._topics = len(state.queues)
@@ -310,11 +304,7 @@ def _changed(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int
 
 
 def _apply(state: ReplayState, changes: Iterable[_Change]) -> None:
-    """Make a state what lines say.
-
-    Raises:
-        IndexError: a line names a queue that no line has introduced.
-    """
+    """Make a state what lines say."""
     order: list[TargetQueue] = []
     for change in changes:
         state.store, state.next_physical_offset = change.store, change.next_physical_offset

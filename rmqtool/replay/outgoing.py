@@ -160,14 +160,19 @@ def _of_batch(
         if reason is not None:
             yield NotSent(place, place + size, reason)
             continue
-        kept = {name: value for name, value in stored.items() if name not in _DROPPED and not _is_timers(name)}
+        kept = {
+            name: value for name, value in stored.items() if name not in _DROPPED and not name.startswith(_TIMER_PREFIX)
+        }
         kept.setdefault(MESSAGE_ID, message_id)
         kept.setdefault(STORE_TIME, str(store_ms))
         queue_id = int(row["queue_id"])
         if stored_topic in DELAYED_TOPICS:
-            queue_id = _queue_id(stored.get(properties.REAL_QUEUE_ID, ""))
-            if waiting[place] > now_ms:
-                kept |= _delay(stored, waiting[place])
+            text = stored.get(properties.REAL_QUEUE_ID, "")
+            queue_id = int(text) if text.isascii() and text.isdigit() and len(text) <= _INT_DIGITS_MAX else 0
+            if waiting[place] > now_ms and properties.DELAY_LEVEL in stored:  # whose time begins again
+                kept[properties.DELAY_LEVEL] = stored[properties.DELAY_LEVEL]
+            elif waiting[place] > now_ms:  # brokers from 5.0.0 on
+                kept[TIMER_DELIVER_MS] = str(waiting[place])
         else:
             kept.setdefault(QUEUE_OFFSET, f"{queue_id}:{row['queue_offset']}")
         sys_flag = int(row["sys_flag"])
@@ -203,18 +208,3 @@ def _reason(row: Any, stored_topic: str, topic: str, selection: Selection, waiti
     if row["sys_flag"] & system_flag.INNER_BATCH:
         return UnsentReason.BATCH
     return UnsentReason.EMPTY if row["body_length"] <= 0 else None
-
-
-def _delay(stored: Mapping[str, str], due_ms: int) -> dict[str, str]:
-    """What makes a new broker deliver later: the level, whose time begins again, or the time itself (from 5.0.0 on)."""
-    if properties.DELAY_LEVEL in stored:
-        return {properties.DELAY_LEVEL: stored[properties.DELAY_LEVEL]}
-    return {TIMER_DELIVER_MS: str(due_ms)}
-
-
-def _is_timers(name: str) -> bool:
-    return name.startswith(_TIMER_PREFIX)
-
-
-def _queue_id(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _INT_DIGITS_MAX else 0

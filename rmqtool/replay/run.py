@@ -18,7 +18,7 @@ from rmqtool.errors import AnswerError, ConnectionLostError, FrameError, Refused
 from rmqtool.remoting.codes import STORED, ResponseCode, code_name
 from rmqtool.remoting.requests import SentMessage, send_message
 from rmqtool.replay.cluster import Cluster
-from rmqtool.replay.journal import REFUSALS_MAX, ReplayJournal, ReplayState, TargetQueue, body_digest
+from rmqtool.replay.journal import REFUSALS_MAX, ReplayJournal, TargetQueue, body_digest
 from rmqtool.replay.outgoing import REPLAY, NotSent, Outgoing, Selection, UnsentReason, outgoing_messages
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import demand_plain_log
@@ -50,6 +50,7 @@ class Replay:
 
     Attributes:
         found: messages that an earlier run, or an answer that never came, had left in the new queues.
+        state: how far the run is.
     """
 
     def __init__(
@@ -72,11 +73,7 @@ class Replay:
         self._there: dict[tuple[int, int], tuple[TargetQueue, int]] = {}
         self._next_save = self._next_send = time.monotonic()
         self.found = 0
-
-    @property
-    def state(self) -> ReplayState:
-        """How far the run is."""
-        return self._journal.state
+        self.state = journal.state
 
     def run(self, stores: Sequence[SourceStore], on_progress: Callable[[int, int], None]) -> None:
         """Send what is left to send; the journal is right however this ends.
@@ -115,7 +112,8 @@ class Replay:
                         "earlier run sent: this is another store, or it has changed since"
                     )
                 last = None
-            if entry.physical_offset < state.next_physical_offset or self._is_own(entry):
+            replay_id = entry.properties.get(REPLAY, "").partition(":")[0] if isinstance(entry, Outgoing) else None
+            if entry.physical_offset < state.next_physical_offset or (replay_id == self._journal.id):
                 continue
             if isinstance(entry, NotSent):
                 state.not_sent[entry.reason] += 1
@@ -127,11 +125,6 @@ class Replay:
                 self._next_save = time.monotonic() + _SAVED_EVERY_SECONDS
                 on_progress(entry.end - begin, end - begin)
 
-    def _is_own(self, entry: Outgoing | NotSent) -> bool:
-        """Whether this replay sent a message itself: its store may be that of a broker of the cluster."""
-        replay_id = entry.properties.get(REPLAY, "").partition(":")[0] if isinstance(entry, Outgoing) else None
-        return replay_id == self._journal.id
-
     def _send(self, message: Outgoing) -> None:
         """Send one message, and note that in the state; in the journal it is when that is saved next."""
         state, queue = self.state, self._queue(message)
@@ -140,7 +133,11 @@ class Replay:
             self.found += 1
             refusal = None
         else:
-            self._keep_rate()
+            if self._rate is not None:
+                now = time.monotonic()
+                if now < self._next_send:
+                    time.sleep(self._next_send - now)
+                self._next_send = max(now, self._next_send) + 1 / self._rate
             sent_to, refusal = self._deliver(message, queue)
         if refusal is not None:
             state.not_sent[UnsentReason.REFUSED] += 1
@@ -170,11 +167,7 @@ class Replay:
         return queues[message.queue_id % len(queues)]
 
     def _deliver(self, message: Outgoing, queue: TargetQueue) -> tuple[tuple[TargetQueue, int], str | None]:
-        """Send a message until a broker has it; where it is, or why it is refused.
-
-        Raises:
-            AnswerError, ConnectionLostError: patience has ended.
-        """
+        """Send a message until a broker has it; where it is, or why it is refused."""
         key = f"{self._journal.id}:{self.state.store}:{message.physical_offset}"
         text = "".join(f"{name}\x01{value}\x02" for name, value in {**message.properties, REPLAY: key}.items())
         sent = SentMessage(
@@ -217,11 +210,7 @@ class Replay:
         return self._patiently(attempt, queue)
 
     def _patiently(self, attempt: Callable[[], T], queue: TargetQueue) -> T:
-        """Try until it works, or a broker has been away or busy for too long.
-
-        Raises:
-            AnswerError, ConnectionLostError: the reason of the last attempt.
-        """
+        """Try until it works, or a broker has been away or busy for too long."""
         deadline, pause = time.monotonic() + self._patience_seconds, _PAUSES[0]
         while True:
             try:
@@ -237,11 +226,7 @@ class Replay:
             pause = min(2 * pause, _PAUSES[1])
 
     def _find_sent(self) -> None:
-        """Look into the new queues for what an earlier run sent after its journal's last line.
-
-        Raises:
-            AnswerError, ConnectionLostError: a broker is away, or has lost what it had acknowledged.
-        """
+        """Look into the new queues for what an earlier run sent after its journal's last line."""
         time.sleep(SETTLE_SECONDS)
         for queue in self.state.ends:
             self._there |= self._patiently(partial(self._look, queue), queue)
@@ -255,10 +240,3 @@ class Replay:
             if replay_id == self._journal.id and store.isdecimal() and physical_offset.isdecimal():
                 places[int(store), int(physical_offset)] = queue, record.queue_offset
         return places
-
-    def _keep_rate(self) -> None:
-        if self._rate is not None:
-            now = time.monotonic()
-            if now < self._next_send:
-                time.sleep(self._next_send - now)
-            self._next_send = max(now, self._next_send) + 1 / self._rate

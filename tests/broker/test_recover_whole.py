@@ -12,8 +12,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.fingerprint import fingerprint
-from rmqtool.repair.machine.plan import ABORT_NAME, Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import ABORT_NAME, Plan, PlannedRepair
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.config.broker_conf import broker_conf

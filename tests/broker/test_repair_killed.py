@@ -11,11 +11,10 @@ import pytest
 from rmqtool.errors import RefusedError
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
-from rmqtool.repair.machine.fence import is_fenced
 from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file, write_range
-from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.repair.machine.undo import undo_latest
 from rmqtool.store.source import Literal, Zeros
 from rmqtool.store.view import DirectoryView

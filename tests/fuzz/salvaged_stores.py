@@ -18,7 +18,7 @@ from rmqtool.errors import RmqtoolError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.repair.derived.request import BuildOptions
-from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.plan import Plan, view_over
 from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
 from rmqtool.repair.salvage.record_repair import RepairedRecord
 from rmqtool.store.directory import Settings, Store, survey
@@ -85,7 +85,7 @@ def _salvage(store: Store, rules: BrokerRules, staging: Path, chosen: random.Ran
         tally.outcomes["not mended"] += 1
         return
     tally.outcomes["mended" if made.steps else "nothing to do"] += 1
-    after = survey(plan.view_over(store.view), Settings(commitlog_file_size=store.commitlog_file_size))
+    after = survey(view_over(store.view, plan.steps), Settings(commitlog_file_size=store.commitlog_file_size))
     # Of the files at their right size: what lies behind that is none of the log.
     before, found = content_of(made.drafted_from, rules, build), content_of(after, rules, build)
     moved = {at for at, raw in before.records.items() if found.records.get(at) != raw}

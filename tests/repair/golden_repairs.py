@@ -11,7 +11,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rmqtool.repair.derived.request import BuildOptions
 from rmqtool.repair.machine.digest import digest_of
-from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.plan import Plan, view_over
 from rmqtool.repair.machine.steps import Step
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.file_kinds import FileKind
@@ -62,7 +62,7 @@ def planned_store(place: Path, name: str, steps: tuple[Step, ...]) -> Store:
     """The store as steps leave it, which are not carried out."""
     plan = Plan("test", "", rules_of(name).version, steps)
     plan.check(settings_of(name).commitlog_directories)
-    return store_of(plan.view_over(open_directory(place)), name)
+    return store_of(view_over(open_directory(place), plan.steps), name)
 
 
 def derived_differences(theirs: Store, ours: Store) -> Iterator[str]:

@@ -15,7 +15,7 @@ from rmqtool.formats.checkpoint import parse_checkpoint
 from rmqtool.formats.commitlog import MESSAGE_V1
 from rmqtool.formats.consumequeue import FILLER_UNIT
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range

@@ -13,8 +13,7 @@ from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair, view_over
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.repair.remaining import check_planned
 from rmqtool.store.directory import survey
@@ -115,7 +114,7 @@ def test_a_large_log_is_not_read_again(tmp_path: Path) -> None:
     (tmp_path / "staging").mkdir()
     made = plan_recover(store, rules, tmp_path / "staging", RecoverOptions(full=True))
     opened: list[str] = []
-    view = Plan("recover", "", VERSION, made.steps).view_over(store.view)
+    view = view_over(store.view, made.steps)
     real = view.open
     view.open = lambda path: opened.append(path) or real(path)  # type: ignore[func-returns-value, method-assign]
     after = survey(view, store.settings)

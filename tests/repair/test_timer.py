@@ -21,7 +21,7 @@ from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.fixtures.samples import FIRST_TIME_MS, Samples
 from rmqtool.formats import properties as names
 from rmqtool.formats.timer import SLOT_COUNT
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.timer import plan_timer
 from rmqtool.sides.timer.files import TimerUnit
 from rmqtool.sides.timer.loaded import LoadedTimer, load_timer, timer_files, timer_queue

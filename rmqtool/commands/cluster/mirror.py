@@ -32,9 +32,8 @@ from rmqtool.engine.rules.settings import read_settings
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.memory import settle
-from rmqtool.repair.machine.fence import is_fenced
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
-from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.replication.connection import MasterAddress, parse_address
 from rmqtool.replication.mirror import MirrorOptions
 from rmqtool.replication.mirror_status import MirrorStatus

@@ -11,7 +11,7 @@ from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.errors import UsageError
 from rmqtool.repair.convert import QueueSide, plan_convert, plan_from_dledger
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 

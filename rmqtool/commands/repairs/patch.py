@@ -13,7 +13,7 @@ from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.dump.target import place_in_store
 from rmqtool.errors import NotAStoreError, UsageError
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.patch import PatchRequest, RangeCopy, plan_patch
 from rmqtool.store.directory import Store
 

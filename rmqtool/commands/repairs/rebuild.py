@@ -19,7 +19,7 @@ from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, QUEUES
 from rmqtool.errors import UsageError
 from rmqtool.repair.compaction import plan_compaction
 from rmqtool.repair.delays import plan_delays
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.rebuild import ONLY_A_PART, RebuildChoice, plan_rebuild, require_log
 from rmqtool.repair.timer import plan_timer
 from rmqtool.repair.topics import plan_topics, with_restored_topics

@@ -13,7 +13,7 @@ from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.errors import UsageError
 from rmqtool.forecast.options import forecast_options
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.repair.recover.side_state import with_side_state
 from rmqtool.scan.runner import OnProgress

@@ -45,13 +45,12 @@ from rmqtool.forecast.options import forecast_options
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.memory import memory_budget
 from rmqtool.repair.machine.apply import Applied, apply_plan
-from rmqtool.repair.machine.early_sync import synced_meanwhile
 from rmqtool.repair.machine.fingerprint import unchanged
 from rmqtool.repair.machine.journal_writer import copied_files
 from rmqtool.repair.machine.output import apply_to_copy
-from rmqtool.repair.machine.plan import Plan, demand_same, read_saved
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import Plan, PlannedRepair, demand_same, read_saved, view_over
 from rmqtool.repair.machine.session import Session
+from rmqtool.repair.machine.steps import synced_meanwhile
 from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, settle
 from rmqtool.repair.plan_forecasts import PlanForecasts
@@ -416,7 +415,7 @@ def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> _Planne
     )
     plan.check(places.log_directories)
     settings = repair.settings or opened.store.settings
-    after = survey(plan.view_over(opened.store.view), settings, opened.store) if plan.steps else opened.store
+    after = survey(view_over(opened.store.view, plan.steps), settings, opened.store) if plan.steps else opened.store
     options = replace(forecast_options(opened.conf), digest=digest)
     others = opened.possible_versions
     with PlanForecasts(opened.store, after, opened.rules, options, run.messages.note, repair, others) as forecasts:

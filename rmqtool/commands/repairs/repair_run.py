@@ -12,9 +12,9 @@ from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.store import OpenedStore
 from rmqtool.commands.repairs.repair_request import RepairRequest
-from rmqtool.repair.derived.delay_times import DelayTimes, delay_times
+from rmqtool.repair.delays import DelayTimes, delay_times
 from rmqtool.repair.derived.request import BuildOptions
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.session import Session
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.scan.runner import OnProgress

@@ -22,7 +22,7 @@ from rmqtool.dump.request import Request
 from rmqtool.dump.target import DumpKind, Target
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError, WriteError
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.repair.salvage.record_repair import RepairedRecord
 from rmqtool.repair.salvage.replica import Replica

@@ -11,9 +11,8 @@ import typer
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.store import CommitlogOption, FormatOption, StorePath
 from rmqtool.errors import RefusedError, UsageError
-from rmqtool.repair.machine.fence import is_fenced
 from rmqtool.repair.machine.journal import recorded_places
-from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.repair.machine.undo import UndoableRepair, discard_all, repairs, undo_latest
 from rmqtool.report.text import escaped
 from rmqtool.report.writers import OutputFormat, row_writer

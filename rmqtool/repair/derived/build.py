@@ -21,14 +21,12 @@ from typing import Final
 from rmqtool.engine.dispatch.derived_writer import EntrySelector
 from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.repair.derived.builder import BuildContext, QueueIndexBuilder
+from rmqtool.repair.derived.builder import BuildContext, IndexPrefix, QueueIndexBuilder, copied_prefix
 from rmqtool.repair.derived.gap_queue_writer import RecordOffsets
-from rmqtool.repair.derived.index_prefix import IndexPrefix, copied_prefix
 from rmqtool.repair.derived.log_pass import LogReading, ReadRows
-from rmqtool.repair.derived.parallel import build_in_parallel
+from rmqtool.repair.derived.parallel import DispatchResult, DispatchTask, build_in_parallel
 from rmqtool.repair.derived.request import BuildOptions, BuildRequest
 from rmqtool.repair.derived.result import BuildResult, Generations
-from rmqtool.repair.derived.segment_dispatch import DispatchResult, DispatchTask
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress, Runner
@@ -77,12 +75,10 @@ def build(
 
 
 class _Build:
-    """One run; see `build`."""
-
     def __init__(self, setup: BuildContext, directory: Path, on_progress: OnProgress | None) -> None:
         self._setup = setup
         self._on_progress = on_progress
-        self._log = RecordOffsets(setup.log_starts)
+        self._log = RecordOffsets((*setup.request.earlier, *(segment.start for segment in setup.store.commitlog)))
         self._index_head = IndexPrefix()
         self._first_ms: int | None = None
         self.built = BuildResult(
@@ -94,7 +90,6 @@ class _Build:
         )
 
     def run(self, runner: Runner | None) -> None:
-        """Build in this process, or with a runner."""
         if runner is not None:
             self._run_spread(runner)
             return
@@ -215,12 +210,8 @@ class _Build:
             sink,
             *setup.index_shape,
             setup.rules,
-            lambda: self._name_ms(writer),
+            lambda: writer.current.header.end_timestamp_ms if writer.current is not None else self._first_ms or 0,
             self._index_head.file,
             passes_over_times=True,
         )
         return writer
-
-    def _name_ms(self, writer: IndexWriter) -> int:
-        """Time in the name of a new index file: that up to which the file before reaches."""
-        return writer.current.header.end_timestamp_ms if writer.current is not None else self._first_ms or 0

@@ -12,17 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, EntrySelector, QueueEnds
-from rmqtool.engine.dispatch.index_writer import IndexWriter
+from rmqtool.engine.dispatch.index_entries import IndexEntries
+from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, enter
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnknownSizeError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, FILLER_UNIT, UNIT, UNIT_SIZE, unit_format
-from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
+from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, ENTRY, IndexHeader, entry_position, file_size
 from rmqtool.formats.queue_name import topic_bytes
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
-from rmqtool.repair.derived.gap_queue_writer import GapPreservingQueueWriter, NewestBatchQueueWriter, RecordOffsets
-from rmqtool.repair.derived.kept_units import KeptUnits
+from rmqtool.repair.derived.gap_queue_writer import (
+    GapPreservingQueueWriter,
+    KeptUnits,
+    NewestBatchQueueWriter,
+    RecordOffsets,
+)
 from rmqtool.repair.derived.request import BuildOptions, BuildRequest, RemovedTopics
 from rmqtool.repair.derived.result import BuiltQueues, Generations
 from rmqtool.scan.log import may_hold_data
@@ -30,10 +35,14 @@ from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import segment_name
+from rmqtool.store.index_file import IndexFile, index_headers
 from rmqtool.store.index_slots import shows_entry_count
 from rmqtool.store.sink import DirectorySink, FileSink, TrackingSink
 from rmqtool.store.sizes import DEFAULT_INDEX_FILE_SIZE
 from rmqtool.store.source import read_range
+
+HEAD_PATH: Final = f"{DIRECTORY}/{0:017d}"
+"""Where the copy is built: a name before all that follow it."""
 
 _QUEUE: Final = (
     "consumequeue_file_size",
@@ -143,11 +152,6 @@ class BuildContext:
         if is_wanted is None or not topics or self.removed.again:
             return is_wanted
         return lambda topic, queue_id: topic in topics or is_wanted(topic, queue_id)
-
-    @property
-    def log_starts(self) -> tuple[int, ...]:
-        """Physical offsets at which files of the log begin."""
-        return (*self.request.earlier, *(segment.start for segment in self.store.commitlog))
 
 
 class QueueIndexBuilder:
@@ -373,3 +377,115 @@ class QueuePrefixes:
 def _well_named(queue: QueueFiles, size: int) -> list[Segment]:
     """The files of a queue without those whose names are no multiple of the size: their units tell no queue offset."""
     return [segment for segment in queue.segments if size and segment.start % size == 0]
+
+
+@dataclass
+class IndexPrefix:
+    """The first index file of a window, copied up to it.
+
+    Attributes:
+        file: the copy, to be continued; None where the index has no entry for a record below the window.
+        count: entries that were copied.
+        stored_count: entries that the file says it has.
+        first, last: physical offsets that the first and the last copied entry point to.
+        is_newest: whether the index has nothing after what was copied.
+        is_broken: whether entries for records below the window stand after others.
+    """
+
+    file: OpenIndexFile | None = None
+    count: int = 0
+    stored_count: int = 0
+    first: int = 0
+    last: int = 0
+    is_newest: bool = False
+    is_broken: bool = False
+
+    def needs(self, writer: IndexWriter) -> int | None:
+        """Physical offset to which a window must reach for the index to be made right; None where this one does.
+
+        Args:
+            writer: went on with the copy through the whole window.
+        """
+        if self.file is None:
+            return None
+        if self.is_broken:
+            return self.first
+        if writer.current is self.file and self.file.header.next_entry_number == self.count + 1:
+            # The last entry's time stands in the header, and only its record tells it.
+            return self.last if self.count != self.stored_count else None
+        # Nothing of the window was entered before, so what lies between the last entry and the window may lack too.
+        return self.last if self.is_newest else None
+
+
+def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) -> IndexPrefix:
+    """Copy what the first index file of a window has for records before it.
+
+    Args:
+        begin: physical offset at which the window begins.
+
+    Raises:
+        UnreadableError, WriteError: the file cannot be read, or the copy not be written.
+    """
+    slots, room = store.index_slot_count, store.index_entry_count
+    if not store.index_files or not slots or not room:
+        return IndexPrefix()
+    with closing(store.view.open(store.index_files[0].path)) as source:
+        index_file = IndexFile(partial(read_range, source), slots)
+        header = index_file.header
+        head = IndexPrefix(stored_count=min(header.next_entry_number, room) - 1)
+        used = 0
+        file = OpenIndexFile(HEAD_PATH, IndexHeader(), np.zeros(slots, np.int32))
+        for number, entries in index_file.entries(head.stored_count):
+            offsets = entries["physical_offset"].astype(np.int64)
+            below = (offsets >= 0) & (offsets < begin)
+            is_whole = head.count == number - 1
+            copied_count = int(np.argmin(np.append(below, False))) if is_whole else 0
+            head.is_broken |= bool(below[copied_count:].any())
+            if not copied_count:
+                continue
+            if number == 1:
+                head.first = int(offsets[0])
+                sink.create(HEAD_PATH, file_size(slots, room))
+            head.last = int(offsets[copied_count - 1])
+            used += _copy(sink, file, entries[:copied_count], number)
+            head.count += copied_count
+    if not head.count:
+        return head
+    head.is_newest = head.count == head.stored_count and not any(
+        other.next_entry_number > 1 for other in index_headers(store.view, store.index_files[1:])
+    )
+    file.header = IndexHeader(
+        header.begin_timestamp_ms,
+        header.end_timestamp_ms,
+        head.first,
+        head.last,
+        used if rules.index_counts_used_slots else head.count,
+        head.count + 1,
+    )
+    file.stored_entry_number = head.count + 1
+    head.file = file
+    return head
+
+
+def first_entry_offset(store: Store) -> int:
+    """Physical offset that the first entry of the first index file points to; 0 where nothing tells.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    if not store.index_files or not store.index_slot_count:
+        return 0
+    with closing(store.view.open(store.index_files[0].path)) as source:
+        return max(0, IndexFile(partial(read_range, source), store.index_slot_count).entry(1).physical_offset)
+
+
+def _copy(sink: FileSink, file: OpenIndexFile, entries: NDArray[Any], number: int) -> int:
+    """Write entries with chains of their own; how many found their slot empty."""
+    copied = entries.copy()
+    hashes, offsets = entries["key_hash"].astype(np.int32), entries["physical_offset"].astype(np.int64)
+    raw, newly_used = enter(
+        file, number, IndexEntries(hashes, offsets, np.zeros_like(offsets), ends_without=False), (0, 0)
+    )
+    copied["previous_entry"] = np.frombuffer(raw, ENTRY.dtype)["previous_entry"]
+    sink.write_at(file.path, entry_position(number, file.slots.size), copied.tobytes())
+    return newly_used

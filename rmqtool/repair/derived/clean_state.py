@@ -73,7 +73,15 @@ def checkpoint_steps(
         checkpoint = replace(known, **dict.fromkeys(impossible_fields(known, log_end), 0))
         why = "set to 0 what no broker writes into the checkpoint"
     else:
-        checkpoint = _checkpoint(known, count, last_record, log_end)
+        physical_offset, time_ms = last_record
+        confirmed = known.confirm_physical_offset
+        checkpoint = Checkpoint(
+            commitlog_timestamp_ms=time_ms,
+            consumequeue_timestamp_ms=time_ms,
+            index_timestamp_ms=time_ms,
+            confirm_physical_offset=confirmed if count > 4 and 0 <= confirmed <= log_end else 0,
+            consumequeue_physical_offset=physical_offset if count > 5 else 0,
+        )
         why = "update the checkpoint to the last record"
     content = build_checkpoint(checkpoint)
     if entry is None:
@@ -88,15 +96,3 @@ def abort_steps(store: Store) -> Iterator[Step]:
     """The step that takes `abort` away."""
     if store.first(FileKind.ABORT) is not None:
         yield remove_file(store.view, ABORT_NAME, "mark the store as cleanly shut down")
-
-
-def _checkpoint(known: Checkpoint, count: int, last_record: tuple[int, int], log_end: int) -> Checkpoint:
-    physical_offset, time_ms = last_record
-    confirmed = known.confirm_physical_offset
-    return Checkpoint(
-        commitlog_timestamp_ms=time_ms,
-        consumequeue_timestamp_ms=time_ms,
-        index_timestamp_ms=time_ms,
-        confirm_physical_offset=confirmed if count > 4 and 0 <= confirmed <= log_end else 0,
-        consumequeue_physical_offset=physical_offset if count > 5 else 0,
-    )

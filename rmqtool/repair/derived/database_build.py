@@ -2,42 +2,52 @@
 
 The database is replaced whole: its files are in no order that could be repaired. What it has of queues whose messages
 have all expired, or that are not asked for, is taken over, so that their next offsets stay.
+
+Until they are complete the rows lie in a temporary file. Broker: `RocksDBConsumeQueueStore#putMessagePosition0`: of
+several records with one queue offset the last one has the unit, and a queue's end is the one that was put last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import IO, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.derived_writer import HELD_ROWS_MAX, EntrySelector
 from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnsupportedError, WriteError
+from rmqtool.formats.consumequeue import UNIT as FILE_UNIT
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, queue_name
+from rmqtool.formats.queue_name import QueueKey, QueueName, queue_key, queue_name, topic_text
 from rmqtool.formats.rocksdb.queue import DISPATCHED, DISPATCHED_KEY, OFFSET, UNIT, offset_key, queue_prefix
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.derived.builder import dispatch_settings
-from rmqtool.repair.derived.database_rows import FRAME_ROWS, DatabaseRows, Rows
-from rmqtool.repair.derived.gap_queue_writer import RecordOffsets
-from rmqtool.repair.derived.kept_units import KeptUnits
+from rmqtool.repair.derived.gap_queue_writer import GAP_UNITS_MAX, KeptUnits, RecordOffsets
 from rmqtool.repair.derived.log_pass import Bad, LogReading
 from rmqtool.repair.derived.request import BuildOptions, RemovedTopics
 from rmqtool.repair.derived.result import file_step
 from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.databases.queue_database import FAMILIES, QueueDatabase, StoredEnd, StoredEnds
+from rmqtool.store.databases.queue_database import FAMILIES, ROW_SIZE, QueueDatabase, StoredEnd, StoredEnds, row_type
 from rmqtool.store.databases.rocksdb import RowBatch, require_library, write_database
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import reason
 
+Rows = NDArray[Any]
+
+FRAME_ROWS: Final = 8192
 QUEUES: Final = "consumequeue"
 KEPT_FILES: Final = ("LOCK", "LOG")
 """The lock, which must stay the file that it is, and the library's diary."""
@@ -211,7 +221,6 @@ class _NewDatabase:
                 yield queue_key(topic, queue_id), StoredEnds(None, ends.maximum)
 
     def units(self, key: QueueKey) -> Iterator[Rows]:
-        """The units of a queue."""
         if key in self.rows.queues:
             yield from self.rows.units(key)
         elif self.old is not None and self.selects is not None:
@@ -293,3 +302,160 @@ def _notes(rows: DatabaseRows, old: QueueDatabase | None) -> list[str]:
             "The old database cannot be read: queues of which the commit log has no message start again at offset 0"
         )
     return notes
+
+
+@dataclass
+class QueueRowsBuilder:
+    """What came of one queue so far."""
+
+    parts: list[tuple[int, int]] = field(default_factory=list)
+    """Numbers of rows, and how many follow each other."""
+    first: int = 0
+    """The queue offset of the first record."""
+    last: int = -1
+    """The highest queue offset."""
+    is_in_order: bool = True
+    end: StoredEnd | None = None
+    cuts: list[tuple[int, int]] = field(default_factory=list)
+    """After how many rows the queue went on at an earlier place, and at which."""
+    row_count: int = 0
+
+
+class DatabaseRows:
+    """All units of a database that is being built.
+
+    Attributes:
+        queues: by topic and queue id.
+        dispatched: end of the last record that has a unit.
+        again: where in the log topics begin again of which a queue does, by topic.
+        gap_units: units that stand for messages that the log does not have.
+        unfilled: messages that the log does not have, and for which no unit can stand.
+    """
+
+    def __init__(self, log: RecordOffsets, removed: RemovedTopics, kept: KeptUnits) -> None:
+        """Take rows; see `GapPreservingQueueWriter` for which of several records has a place.
+
+        Args:
+            removed: what was removed of topics.
+            kept: has what the queues had before.
+        """
+        self._removed, self._kept = removed, kept
+        self.again: dict[str, int] = {}
+        self.queues: dict[QueueKey, QueueRowsBuilder] = {}
+        self.dispatched = 0
+        self.gap_units = 0
+        self.unfilled = 0
+        self._log = log
+        self._rows: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
+        self._count = 0
+        weakref.finalize(self, self._rows.close)
+
+    def put(self, entries: QueueEntries) -> None:
+        """Enter records of one queue, in the order of the log.
+
+        Raises:
+            OSError: the temporary file does not take them.
+        """
+        rows = np.empty(len(entries.queue_offsets), row_type())
+        rows["queue_offset"], rows["physical_offset"] = entries.queue_offsets, entries.physical_offsets
+        rows["record_size"], rows["tags_code"] = entries.record_sizes, entries.tags_codes
+        rows["store_timestamp_ms"] = entries.store_timestamps_ms
+        rows = rows[rows["queue_offset"] >= 0]
+        key = (entries.topic, entries.queue_id)
+        removed_before = self._removed.end(topic_text(entries.topic))
+        if removed_before:
+            rows = rows[(rows["physical_offset"] >= removed_before) | self._are_kept(key, rows)]
+        for part in np.split(rows, np.flatnonzero(np.diff(rows["queue_offset"].astype(np.int64)) != 1) + 1):
+            if len(part):
+                self._enter(key, part)
+
+    def _enter(self, key: QueueKey, rows: Rows) -> None:
+        queue = self.queues.get(key)
+        first = int(rows["queue_offset"][0])
+        if queue is not None and first <= queue.last:
+            is_kept = self._are_kept(key, rows)
+            others = self._kept.physical_offsets(_directory(key), first, len(rows))
+            is_older = (others >= 0) & (others < rows["physical_offset"]) & (rows["queue_offset"] <= queue.last)
+            if (is_older & ~is_kept).any() or not (len(rows) > 1 or is_kept[0]):
+                rows = rows[~(is_older | (rows["queue_offset"] <= queue.last)) | is_kept]
+            else:
+                queue.cuts.append((queue.row_count, first))
+                queue.last = first - 1
+                if first <= queue.first:
+                    topic = topic_text(key[0])
+                    self.again[topic] = min(int(rows["physical_offset"][0]), self.again.get(topic, OFFSETS_END))
+        if not len(rows):
+            return
+        queue = self.queues.setdefault(key, QueueRowsBuilder(first=first))
+        queue.row_count += len(rows)
+        places = np.concatenate([[queue.last], rows["queue_offset"]])
+        queue.is_in_order &= bool((places[1:] > places[:-1]).all())
+        queue.last = int(places.max())
+        queue.end = StoredEnd(int(rows["physical_offset"][-1]), int(rows["queue_offset"][-1]))
+        self.dispatched = max(self.dispatched, int((rows["physical_offset"] + rows["record_size"]).max()))
+        queue.parts.append((self._count, len(rows)))
+        self._count += len(rows)
+        self._rows.write(rows.tobytes())
+
+    def units(self, key: QueueKey) -> Iterator[Rows]:
+        queue = self.queues[key]
+        self._rows.flush()
+        file = self._rows.fileno()
+        parts: Iterable[Rows] = (
+            np.frombuffer(os.pread(file, count * ROW_SIZE, first * ROW_SIZE), row_type())
+            for first, count in queue.parts
+        )
+        if not queue.is_in_order or queue.cuts:
+            rows = np.concatenate(list(parts))
+            stays = np.ones(len(rows), np.bool_)
+            for count, place in queue.cuts:
+                stays[:count] &= rows["queue_offset"][:count] < place
+            rows = rows[stays][::-1]
+            _, at = np.unique(rows["queue_offset"].astype(np.int64), return_index=True)
+            parts = (rows[at],)
+        following: int | None = None
+        for rows in parts:
+            yield from self._filled(self._without_tombstones(rows), following)
+            following = int(rows["queue_offset"][-1]) + 1
+
+    def _are_kept(self, key: QueueKey, rows: Rows) -> NDArray[np.bool_]:
+        """Which records the queue has at their own places."""
+        return self._kept.lead_to(_directory(key), rows["queue_offset"].astype(np.int64), rows["physical_offset"])
+
+    def _without_tombstones(self, rows: Rows) -> Rows:
+        if not self._log.tombstones:
+            return rows
+        rows = rows.copy()
+        for number, place in enumerate(rows["physical_offset"].tolist()):
+            unit = self._log.dead_unit(place, in_front=False) if place in self._log.tombstones else None
+            if unit is not None:
+                for name in FILE_UNIT.dtype.names or ():
+                    rows[name][number] = unit[name][0]
+        return rows
+
+    def _filled(self, rows: Rows, following: int | None) -> Iterator[Rows]:
+        """The rows, with dead units for queue offsets that are missing between them: 5.5.0 fails at a missing unit."""
+        places = rows["queue_offset"].astype(np.int64)
+        before = np.concatenate([[places[0] if following is None else following], places[:-1] + 1])
+        start = 0
+        for number in np.flatnonzero(places > before).tolist():
+            yield rows[start:number]
+            start = number
+            count = int(places[number] - before[number])
+            unit = self._log.dead_unit(int(rows["physical_offset"][number]), in_front=False)
+            if unit is None or count > GAP_UNITS_MAX:
+                self.unfilled += count
+                continue
+            gap = np.empty(count, row_type())
+            gap["queue_offset"] = np.arange(before[number], places[number])
+            gap["store_timestamp_ms"] = rows["store_timestamp_ms"][number]
+            for name in FILE_UNIT.dtype.names or ():
+                gap[name] = unit[name][0]
+            self.gap_units += count
+            yield gap
+        yield rows[start:]
+
+
+def _directory(key: QueueKey) -> str:
+    """Of a queue as files have it."""
+    return f"{QUEUES}/{topic_text(key[0])}/{key[1]}"

@@ -8,12 +8,19 @@ be read: a pull skips them and nothing else.
 it there. Else the newest one has it, for a broker numbers a message by the end of its queue: what had that place or a
 later one before was gone from the queue, with a deleted topic or with units that were lost. A single record that steps
 back says nothing, for its header may be wrong: two have to follow each other.
+
+**Which units are kept.** Consumers get what the queue's units lead to, at these queue offsets. So where the log lacks a
+message, the queue's own units stay if each leads to a record that belongs there. Units of light queues stay where the
+log no longer tells which queues a record named beside its own: properties tell them, and nothing protects the
+properties of records without a checksum of their own. Without such a unit all later messages of the light queue would
+move up.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -23,13 +30,26 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import Int64s, QueueEntries
 from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, QueueWriter
+from rmqtool.engine.queues.stored_units import StoredUnits
+from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT, UNIT_SIZE
+from rmqtool.engine.rules.topic_names import LMQ_PREFIX
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, UNIT, UNIT_SIZE
+from rmqtool.formats.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.repair.derived.kept_units import KeptUnits
 from rmqtool.repair.derived.result import Generations
+from rmqtool.store.directory import Store
 from rmqtool.store.sink import FileSink, ReadableSink
+from rmqtool.store.source import read_range
+
+KEPT_MAX: Final = 10_000
+"""Units of one gap whose records are looked at."""
+_Fits = Callable[[Record | None, int, int], bool]
+"""Whether a unit may lead to a record, by the unit's physical offset and size."""
 
 GAP_UNITS_MAX: Final = 1 << 24
 """Units that are put into one gap; a record further ahead has a queue offset that nobody should believe."""
@@ -87,7 +107,7 @@ class GapPreservingQueueWriter(QueueWriter):
         end: QueueEnd | None = None,
         *,
         log: RecordOffsets,
-        kept: KeptUnits | None = None,
+        kept: KeptUnits,
         removed_before: int = 0,
     ) -> None:
         """See `QueueWriter`.
@@ -101,7 +121,7 @@ class GapPreservingQueueWriter(QueueWriter):
         self._built, self._log, self._kept, self._removed_before = sink, log, kept, removed_before
         self._first_start = self._last_start
         """Stream position at which the first file begins; of those that were there, the last one."""
-        self._newest = kept.newest(directory) if kept is not None and removed_before == OFFSETS_END else -1
+        self._newest = kept.newest(directory) if removed_before == OFFSETS_END else -1
         self._has_kept = False
         """Whether the queue has the unit of a record that was put: those after it continue the queue."""
         self._last_place = -1
@@ -131,7 +151,9 @@ class GapPreservingQueueWriter(QueueWriter):
         """Enter records; see `QueueWriter.put`."""
         codes = entries.tags_codes if tags_codes is None else tags_codes
         if entries.physical_offsets.size and entries.physical_offsets[0] < self._removed_before:
-            follows = _follow(self._are_kept(entries), self._has_kept)
+            follows = _follow(
+                self._kept.lead_to(self._directory, entries.queue_offsets, entries.physical_offsets), self._has_kept
+            )
             self._has_kept = bool(follows[-1])
             if self._removed_before == OFFSETS_END:
                 follows &= entries.physical_offsets <= self._newest
@@ -152,7 +174,12 @@ class GapPreservingQueueWriter(QueueWriter):
                 self._leave_out(before, before_codes, int(run.queue_offsets[0]))
         while run.physical_offsets.size:
             first = int(run.queue_offsets[0])
-            if first == 0 and self._is_at_end(int(run.physical_offsets[0])):
+            end = self._end // UNIT_SIZE
+            if first == 0 and (
+                self._last_start is not None
+                and end > 0
+                and int(self._kept.physical_offsets(self._directory, end, 1)[0]) == int(run.physical_offsets[0])
+            ):
                 super().put(_part(run, 0, 1), codes[:1])
                 self.misplaced -= 1  # the queue had it there
                 self._next_queue_offset = self._end // UNIT_SIZE
@@ -165,11 +192,6 @@ class GapPreservingQueueWriter(QueueWriter):
                 return
             settled = self._enter_inside(run, codes)
             run, codes = _part(run, settled, run.physical_offsets.size), codes[settled:]
-
-    def _is_at_end(self, physical_offset: int) -> bool:
-        """Whether the queue had a record right after what was put: a broker puts one there that says 0."""
-        end = self._end // UNIT_SIZE
-        return self._last_start is not None and end > 0 and int(self._kept_at(end, 1)[0]) == physical_offset
 
     def _leave_out(self, record: QueueEntries, codes: Int64s, following: int | None) -> None:
         """Do with a single record that steps back what brokers do: one that says 0 goes to the end.
@@ -185,7 +207,6 @@ class GapPreservingQueueWriter(QueueWriter):
             self.ignored += 1
 
     def _append(self, run: QueueEntries, codes: Int64s) -> None:
-        """Enter records at the queue's end, or after a gap."""
         first = int(run.queue_offsets[0])
         if self._next_queue_offset is None or first > self._next_queue_offset:
             self._fill_gap(first, int(run.physical_offsets[0]))
@@ -200,7 +221,7 @@ class GapPreservingQueueWriter(QueueWriter):
         count = min(run.physical_offsets.size, self._end // UNIT_SIZE - first, BLOCK_UNITS)
         here = _part(run, 0, count)
         places, offsets = here.queue_offsets, here.physical_offsets
-        units, kept = self._units_at(first, count), self._kept_at(first, count)
+        units, kept = self._units_at(first, count), self._kept.physical_offsets(self._directory, first, count)
         built = units["physical_offset"].astype(np.int64)
         is_free = units["record_size"] == 0
         is_same = (built == offsets) & ~is_free
@@ -252,7 +273,9 @@ class GapPreservingQueueWriter(QueueWriter):
         for at in reversed(range(place, end // UNIT_SIZE, BLOCK_UNITS)):
             count = min(BLOCK_UNITS, end // UNIT_SIZE - at)
             units = self._units_at(at, count)
-            is_kept = (units["physical_offset"] == self._kept_at(at, count)) & (units["record_size"] > 0)
+            is_kept = (units["physical_offset"] == self._kept.physical_offsets(self._directory, at, count)) & (
+                units["record_size"] > 0
+            )
             if is_kept.any():
                 self._last_kept = at + int(np.flatnonzero(is_kept)[-1])
                 return False
@@ -284,7 +307,6 @@ class GapPreservingQueueWriter(QueueWriter):
         self._end = expected
 
     def _fill_gap(self, queue_offset: int, physical_offset: int) -> None:
-        """Bring the queue's end to a queue offset."""
         expected = queue_offset * UNIT_SIZE
         begin = self._end if self._last_start is not None else self._file_start(expected)
         count = (expected - begin) // UNIT_SIZE
@@ -309,8 +331,6 @@ class GapPreservingQueueWriter(QueueWriter):
 
     def _units_before(self, begin: int, end: int, physical_offset: int) -> NDArray[Any] | None:
         """What the queue had in a gap before a record."""
-        if self._kept is None:
-            return None
         own = self._kept.of_own_records(self._directory, (begin, end))
         if own is not None:
             return own
@@ -334,7 +354,6 @@ class GapPreservingQueueWriter(QueueWriter):
         super()._write(stream_position, units)
 
     def _write_units(self, place: int, units: NDArray[Any]) -> None:
-        """Write units at places before the queue's end."""
         for index, physical_offset in enumerate(units["physical_offset"].tolist()) if self._log.tombstones else ():
             unit = self._log.dead_unit(physical_offset, in_front=False)
             if physical_offset in self._log.tombstones and unit is not None:
@@ -364,18 +383,6 @@ class GapPreservingQueueWriter(QueueWriter):
 
     def _file_start(self, position: int) -> int:
         return position - position % self._file_size
-
-    def _kept_at(self, place: int, count: int) -> Int64s:
-        """Where the units lead to that the queue had before at some places; -1 for no unit."""
-        if self._kept is None:
-            return np.full(count, -1, np.int64)
-        return self._kept.physical_offsets(self._directory, place, count)
-
-    def _are_kept(self, entries: QueueEntries) -> NDArray[np.bool_]:
-        """Which records the queue had before at their own places."""
-        if self._kept is None:
-            return np.zeros(entries.physical_offsets.size, np.bool_)
-        return self._kept.lead_to(self._directory, entries.queue_offsets, entries.physical_offsets)
 
     def finish(self) -> None:
         """Let a dead unit at the queue's end reach to the end of its tombstone.
@@ -452,7 +459,13 @@ class NewestBatchQueueWriter(BatchQueueWriter):
                 self._enter(_part(entries, start, number), is_kept[start:number])
                 start = number
                 if not self._has_kept:
-                    self._begin_again(int(entries.physical_offsets[number]))
+                    self.superseded += self._end // BATCH_UNIT_SIZE
+                    for file_start in self._starts:
+                        self._sink.remove(self._path(file_start))
+                    self._starts, self._last_start, self._end, self.begin = [], None, 0, None
+                    self._physical_offset = -1
+                    begin = int(entries.physical_offsets[number])
+                    self.generations = Generations(begin, begin - 1)
         self._enter(_part(entries, start, ends.size), is_kept[start:])
 
     def _enter(self, entries: QueueEntries, is_kept: NDArray[np.bool_]) -> None:
@@ -466,14 +479,6 @@ class NewestBatchQueueWriter(BatchQueueWriter):
         if start not in self._starts[-1:]:
             self._starts.append(start)
         return start
-
-    def _begin_again(self, physical_offset: int) -> None:
-        self.superseded += self._end // BATCH_UNIT_SIZE
-        for start in self._starts:
-            self._sink.remove(self._path(start))
-        self._starts, self._last_start, self._end, self.begin = [], None, 0, None
-        self._physical_offset = -1
-        self.generations = Generations(physical_offset, physical_offset - 1)
 
 
 def _follow(are_kept: NDArray[np.bool_], was_kept: bool) -> NDArray[np.bool_]:
@@ -510,3 +515,113 @@ def _units_of(entries: QueueEntries, codes: Int64s) -> NDArray[Any]:
     units["physical_offset"], units["record_size"] = entries.physical_offsets, entries.record_sizes
     units["tags_code"] = codes
     return units
+
+
+class KeptUnits(StoredUnits):
+    """Looks up what a store's queues have at some places, and what of it is right."""
+
+    def __init__(self, store: Store, rules: BrokerRules, log_end: int | None = None) -> None:
+        """`log_end` is where the log is to end; None: where it ends now."""
+        super().__init__(store)
+        self._rules, self._log_end = rules, log_end
+
+    def of_batch_queue(self, directory: str) -> NDArray[np.int64]:
+        """Where the units of a batch queue lead to."""
+        _, topic, queue_id = directory.split("/")
+        queue = self._store.batch_queues.get((topic, int(queue_id)))
+        parts = [np.empty(0, np.int64)]
+        for segment in queue.segments if queue is not None else ():
+            with suppress(UnreadableError), closing(self._store.view.open(segment.path)) as source:
+                raw = read_range(source, 0, segment.size // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE)
+                units = np.frombuffer(raw, BATCH_UNIT.dtype)
+                parts.append(units["physical_offset"][units["batch_size"] > 0].astype(np.int64))
+        return np.concatenate(parts)
+
+    def of_own_records(self, directory: str, places: tuple[int, int]) -> NDArray[Any] | None:
+        """The units of a queue at stream positions; None unless each leads to a whole record that says its place."""
+        _, topic, queue_id = directory.split("/")
+        try:
+            units = self._units(directory, *places)
+            if units is None:
+                return None
+            with OpenFiles(self._store.view) as files:
+                log, place = Log(self._store, self._rules, files), places[0] // UNIT_SIZE
+                for number, (at, size) in enumerate(units[["physical_offset", "record_size"]].tolist()):
+                    record = read_record(log, at) if self._log_end is None or at < self._log_end else None
+                    if record is None or (record.physical_offset, record.size) != (at, size):
+                        return None
+                    claim = record.topic, str(record.queue_id), record.queue_offset
+                    if claim != (topic, queue_id, place + number) or record.body_crc_ok is not True:
+                        return None
+        except UnreadableError:
+            return None
+        return units
+
+    def of_light_queue(self, directory: str, places: tuple[int, int], physical: tuple[int, int]) -> NDArray[Any] | None:
+        """The units of a light queue for a gap; None unless each leads to a whole record that names no further queue.
+
+        Args:
+            places: stream positions at which the gap begins and ends.
+            physical: physical offsets of the records before and after the gap; the units lead to others in between.
+        """
+        is_light = directory.split("/")[1].startswith(LMQ_PREFIX)
+        return self._in_between(directory, places, physical, _tells_nothing) if is_light else None
+
+    def of_wrong_headers(
+        self, directory: str, places: tuple[int, int], physical: tuple[int, int]
+    ) -> NDArray[Any] | None:
+        """The units of a queue for a gap; None unless each leads to a whole record, whatever its header says of itself.
+
+        Consumers get these there today, and where they are left out, each later message of the queue moves up.
+
+        Args:
+            places, physical: see `of_light_queue`.
+        """
+        return self._in_between(directory, places, physical, _is_whole)
+
+    def _in_between(
+        self, directory: str, places: tuple[int, int], physical: tuple[int, int], fits: _Fits
+    ) -> NDArray[Any] | None:
+        """The units of a gap, if each leads to a record that fits, and they are in the order of the log."""
+        try:
+            units = self._units(directory, *places)
+            if units is None:
+                return None
+            offsets = [physical[0], *units["physical_offset"].tolist(), physical[1]]
+            if any(one >= two for one, two in pairwise(offsets)):
+                return None
+            with OpenFiles(self._store.view) as files:
+                log = Log(self._store, self._rules, files)
+                pairs = zip(offsets[1:-1], units["record_size"].tolist(), strict=True)
+                return units if all(fits(read_record(log, at), at, size) for at, size in pairs) else None
+        except UnreadableError:
+            return None
+
+    def _units(self, directory: str, begin: int, end: int) -> NDArray[Any] | None:
+        queue = self._queues.get(directory) if end - begin <= KEPT_MAX * UNIT_SIZE else None
+        parts: list[bytes] = []
+        for segment in queue.segments if queue is not None else ():
+            low, high = max(begin, segment.start), min(end, segment.end)
+            if low < high:
+                with closing(self._store.view.open(segment.path)) as source:
+                    parts.append(read_range(source, low - segment.start, high - low))
+        raw = b"".join(parts)
+        return np.frombuffer(raw, UNIT.dtype) if len(raw) == end - begin and len(raw) % UNIT_SIZE == 0 else None
+
+
+def _is_whole(record: Record | None, physical_offset: int, size: int) -> bool:
+    """Whether a record is where a unit leads, as long as that says, and its body is what was sent."""
+    return (
+        record is not None
+        and (record.physical_offset, record.size) == (physical_offset, size)
+        and record.body_crc_ok is True
+    )
+
+
+def _tells_nothing(record: Record | None, physical_offset: int, size: int) -> bool:
+    """Whether a whole record does not tell which queues it named beside its own."""
+    return (
+        record is not None
+        and _is_whole(record, physical_offset, size)
+        and not {MULTI_DISPATCH, MULTI_QUEUE_OFFSET} <= record.properties.keys()
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,8 @@ from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.derived.request import BuildRequest
 from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_content
 from rmqtool.repair.machine.disk import within_range
-from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, remove_file
-from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.repair.machine.steps import Create, Replace, Step, remove_file
+from rmqtool.store.directory import Store
 from rmqtool.store.view import StoreView
 
 _NS_PER_MS: Final = 1_000_000
@@ -132,7 +132,30 @@ class BuildResult(BuiltQueues):
             UnreadableError: a file of the store may not be read.
         """
         if self.request.queue is not None:
-            yield from self._queue_steps(self.request.queue, queue_why)
+            for root, queues in (
+                (QUEUES, self.store.queues),
+                (EXTENSIONS, self.store.extensions),
+                (BATCH_QUEUES, self.store.batch_queues),
+            ):
+                staged_files = _staged(self.directory, root)
+                if root == EXTENSIONS and not self.with_extensions:
+                    continue
+                for path in sorted(staged_files):
+                    _, topic, queue_id, _ = path.split("/")
+                    if not self.request.queue(topic, int(queue_id)):
+                        continue
+                    time_ms = self.file_times_ms.get(path)
+                    mtime_ns = None if time_ms is None else within_range(max(0, time_ms) * _NS_PER_MS)
+                    yield from file_step(self.store.view, path, staged_files[path], queue_why, mtime_ns)
+                for segment in (
+                    segment
+                    for queue in queues.values()
+                    if self.request.queue(queue.topic, queue.queue_id)
+                    for segment in queue.segments
+                    if segment.path not in staged_files
+                ):
+                    why = "no record of the commit log belongs in this file"
+                    yield remove_file(self.store.view, segment.path, why)
         if self.request.index:
             yield from self._index_steps(index_why)
 
@@ -161,26 +184,6 @@ class BuildResult(BuiltQueues):
         if self.file_times_ms and not self.store.consumequeue_file_size:
             notes.append("no queue file shows the file size: using the broker's default, or the size in --broker-conf")
         return notes
-
-    def _queue_steps(self, queue_filter: Callable[[str, int], bool], why: str) -> Iterator[Step]:
-        for root, queues in (
-            (QUEUES, self.store.queues),
-            (EXTENSIONS, self.store.extensions),
-            (BATCH_QUEUES, self.store.batch_queues),
-        ):
-            staged_files = _staged(self.directory, root)
-            if root == EXTENSIONS and not self.with_extensions:
-                continue
-            for path in sorted(staged_files):
-                _, topic, queue_id, _ = path.split("/")
-                if not queue_filter(topic, int(queue_id)):
-                    continue
-                time_ms = self.file_times_ms.get(path)
-                mtime_ns = None if time_ms is None else within_range(max(0, time_ms) * _NS_PER_MS)
-                yield from file_step(self.store.view, path, staged_files[path], why, mtime_ns)
-            for queue in queues.values():
-                if queue_filter(queue.topic, queue.queue_id):
-                    yield from _left_over(self.store.view, queue, staged_files)
 
     def _index_steps(self, why: str) -> Iterator[Step]:
         """Index files count by their order: those that are there keep their names."""
@@ -222,12 +225,6 @@ def file_step(
         before, after = digest_of(source, 0, source.size), digest_of_content(content)
     if before != after:
         yield Replace(path, content, before, after, why, rows)
-
-
-def _left_over(view: StoreView, queue: QueueFiles, staged_files: dict[str, Path]) -> Iterator[Remove]:
-    for segment in queue.segments:
-        if segment.path not in staged_files:
-            yield remove_file(view, segment.path, "no record of the commit log belongs in this file")
 
 
 def _staged(directory: Path, root: str) -> dict[str, Path]:

@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from collections.abc import Hashable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,9 @@ from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError, Unsuppor
 from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.repair.machine.digest import digest_of
 from rmqtool.repair.machine.disk import Disk, Metadata
-from rmqtool.repair.machine.fence import is_fenced, lower_fences
 from rmqtool.repair.machine.fingerprint import file_states, fingerprint
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
-from rmqtool.repair.machine.journal import Journal, JournalState, done_record, journals
+from rmqtool.repair.machine.journal import Done, Journal, JournalState, journals, record
 from rmqtool.repair.machine.journal_writer import (
     FileChange,
     PreparedJournal,
@@ -28,11 +27,11 @@ from rmqtool.repair.machine.journal_writer import (
     write_journal,
 )
 from rmqtool.repair.machine.plan import ABORT_NAME, Plan
-from rmqtool.repair.machine.restore import how_left, reopen, roll_back
 from rmqtool.repair.machine.root import RootPath
 from rmqtool.repair.machine.session import Session, remove_empty
-from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange
-from rmqtool.repair.machine.store_paths import StorePaths, own_file_like
+from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
+from rmqtool.repair.machine.store_paths import StorePaths, is_fenced, lower_fences, own_file_like
+from rmqtool.repair.machine.undo import how_left, reopen, roll_back
 from rmqtool.scan.runner import ThreadRunner
 
 FILE_MODE: Final = 0o644
@@ -81,27 +80,15 @@ def apply_plan(plan: Plan, places: StorePaths, *, disk: Disk | None = None, sess
     check_undo_directory(places)
     demand_log(places)
     demand_own_kinds(plan, places)
-    if session is not None:
-        return _applied(plan, session)
-    with Session(places, disk) as own_session:
-        return _applied(plan, own_session)
-
-
-def _applied(plan: Plan, session: Session) -> Applied:
-    places = session.places
-    with held_interrupts() as interrupt:
-        session.lock.complete()
-        demand_settled(places)
-        demand_unchanged(plan, places)
-        return carry_out(plan, session, interrupt)
+    with nullcontext(session) if session is not None else Session(places, disk) as held, held_interrupts() as interrupt:
+        held.lock.complete()
+        demand_settled(held.places)
+        demand_unchanged(plan, held.places)
+        return carry_out(plan, held, interrupt)
 
 
 def demand_settled(places: StorePaths) -> None:
-    """Refuse to change a store on which a repair was killed half-way.
-
-    Raises:
-        RefusedError: it was.
-    """
+    """Refuse to change a store on which a repair was killed half-way, with RefusedError."""
     if is_fenced(places) or any(journal.state is not JournalState.DONE for journal in journals(places)):
         raise RefusedError(f"{places.root}: an earlier repair is unfinished; roll it back with rmqtool undo first")
 
@@ -138,11 +125,7 @@ def demand_unchanged(plan: Plan, places: StorePaths) -> None:
 
 
 def _demand_fit(plan: Plan, session: Session) -> None:
-    """Refuse a store that a broker has changed or loads, though not served: the lock stops it only after its load.
-
-    Raises:
-        RefusedError: it does.
-    """
+    """Refuse a store that a broker has changed or loads, though not served: the lock stops it only after its load."""
     session.lock.demand_unmapped()
     if fingerprint(session.places) != plan.store_fingerprint:
         raise RefusedError(f"{session.places.root}: changed since the plan was made; make the plan again")
@@ -154,8 +137,13 @@ def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Applied:
     before = {journal.number for journal in journals(places)}
     read_back: dict[Hashable, str] = {}
     try:
-        plan.know_digests()
-        prepared = _prepared(plan, session)
+        for step in plan.steps:  # read what no check has read, while all of it is as the planner left it
+            step_json(step)
+        try:
+            prepared = write_journal(plan, session, lambda: _demand_fit(plan, session))
+        except (UnreadableError, WriteError):
+            _demand_fit(plan, session)  # a file that a broker has just removed is no error of the disk
+            raise
         interrupt.demand_none()
         _change_all(prepared, places, disk, interrupt)
         _hand_over(prepared, places, disk, interrupt, read_back)
@@ -173,30 +161,21 @@ def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Applied:
     return Applied(plan, prepared.journal, read_back)
 
 
-def _prepared(plan: Plan, session: Session) -> PreparedJournal:
-    try:
-        return write_journal(plan, session, lambda: _demand_fit(plan, session))
-    except (UnreadableError, WriteError):
-        _demand_fit(plan, session)  # a file that a broker has just removed is no error of the disk
-        raise
-
-
 def _change_all(prepared: PreparedJournal, places: StorePaths, disk: Disk, interrupt: Interrupt) -> None:
     new_directories = [places.directory(path) for path in prepared.manifest.made_directories]
     for directory in new_directories:
         disk.make_directory(directory, Metadata.of(directory.parent))
     for change in prepared.changes:
-        if change.saved.path != ABORT_NAME or change.saved.action != "remove":
+        if change.entry.saved.path != ABORT_NAME or change.entry.saved.action != "remove":
             _change(change, disk)
             interrupt.demand_none()
-    for directory in sorted({*(change.file.parent for change in prepared.changes), *new_directories}, key=str):
+    for directory in sorted({*(change.entry.file.parent for change in prepared.changes), *new_directories}, key=str):
         disk.sync_directory(directory)
         disk.sync_directory(directory.parent)
 
 
 def _change(change: FileChange, disk: Disk) -> None:
-    """Make one file what the plan says."""
-    first, file, kept, saved = change.steps[0], change.file, change.kept.kept, change.saved
+    first, file, old, saved = change.steps[0], change.entry.file, change.entry.old, change.entry.saved
     if saved.action == "write":
         for step in change.steps:
             if isinstance(step, WriteRange):
@@ -206,32 +185,28 @@ def _change(change: FileChange, disk: Disk) -> None:
         disk.sync(file)
     elif isinstance(first, Remove):
         if saved.is_moved:
-            disk.rename(file, kept)
-            disk.sync_directory(kept.parent)
+            disk.rename(file, old)
+            disk.sync_directory(old.parent)
         else:
             disk.remove(file)
     else:
-        _build(change, disk)
+        # The new file is whole and on the disk before it is renamed.
+        staged = change.staged
+        if change.is_copied:
+            with file.source() as source:
+                disk.copy(source, staged, salvaging=True)
+            for step in change.steps:
+                if isinstance(step, WriteRange):
+                    disk.write(staged, step.file_position, step.content)
+        elif isinstance(first, Replace | Create) and not change.adopts:
+            disk.create(staged, first.length)
+            disk.write(staged, 0, first.content)
+        disk.give_metadata(staged, saved.metadata or _metadata_of_new(file, first))
+        disk.sync(staged)
         if saved.is_moved and saved.action == "replace":
-            disk.rename(file, kept)
-            disk.sync_directory(kept.parent)
-        disk.rename(change.staged, file)
-
-
-def _build(change: FileChange, disk: Disk) -> None:
-    """The new file, whole and on the disk, in the place from which it is renamed."""
-    first = change.steps[0]
-    if change.is_copied:
-        with change.file.source() as source:
-            disk.copy(source, change.staged, salvaging=True)
-        for step in change.steps:
-            if isinstance(step, WriteRange):
-                disk.write(change.staged, step.file_position, step.content)
-    elif isinstance(first, Replace | Create) and not change.adopts:
-        disk.create(change.staged, first.length)
-        disk.write(change.staged, 0, first.content)
-    disk.give_metadata(change.staged, change.saved.metadata or _metadata_of_new(change.file, first))
-    disk.sync(change.staged)
+            disk.rename(file, old)
+            disk.sync_directory(old.parent)
+        disk.rename(staged, file)
 
 
 def _metadata_of_new(file: RootPath, step: Step) -> Metadata:
@@ -251,30 +226,27 @@ def _hand_over(
     """Check what was written, remove `abort`, say that it is done, let brokers in."""
     threads = ThreadRunner(memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES))
     largest_first = sorted(prepared.changes, key=lambda change: -sum(step.length for step in change.steps))
-    paths = (change.saved.path for change in largest_first)
+    paths = (change.entry.saved.path for change in largest_first)
     checked = dict(zip(paths, threads.map(partial(_checked, read_back=read_back), largest_first), strict=True))
-    written = {change.saved.path: checked[change.saved.path] for change in prepared.changes}
+    written = {change.entry.saved.path: checked[change.entry.saved.path] for change in prepared.changes}
     for change in prepared.changes:
-        if change.saved.path == ABORT_NAME and change.saved.action == "remove":
+        if change.entry.saved.path == ABORT_NAME and change.entry.saved.action == "remove":
             _change(change, disk)
             disk.sync_directory(places.top)
     interrupt.demand_none()
-    record = done_record(file_states(places), written, time.time_ns() // 1_000_000)
-    disk.publish(prepared.journal.folder / "done", record, own_file_like(places.top))
+    files = {path: (state.size, state.mtime_ns, state.inode) for path, state in file_states(places).items()}
+    done = Done(time.time_ns() // 1_000_000, files, written)
+    disk.publish(prepared.journal.folder / "done", record(done), own_file_like(places.top))
     lower_fences(places, disk)
 
 
 def _checked(change: FileChange, read_back: dict[Hashable, str]) -> tuple[tuple[int, int, str], ...]:
-    """What a file holds now, read from the disk; (position, length, digest) of each range that was written.
-
-    Raises:
-        WriteError: it is not what was written.
-    """
+    """What a file holds now, read from the disk; (position, length, digest) of each range that was written."""
     written: list[tuple[int, int, str]] = []
     for step in change.steps:
         if step.after is None:
             continue
-        with change.file.source(step.path) as source:
+        with change.entry.file.source(step.path) as source:
             with suppress(OSError):  # advice only: the bytes on the disk and not those in memory
                 os.posix_fadvise(source.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             identity = source.identity  # a file that is written to meanwhile gets another one
@@ -288,11 +260,7 @@ def _checked(change: FileChange, read_back: dict[Hashable, str]) -> tuple[tuple[
 
 
 def _take_back_after(error: BaseException, journal: Journal, places: StorePaths, disk: Disk) -> None:
-    """Roll a repair back that failed, were it in the last moment.
-
-    Raises:
-        WriteError: that failed too; the text says how the store is left.
-    """
+    """Roll a repair back that failed, were it in the last moment."""
     try:
         if journal.state is JournalState.DONE:
             reopen(journal, places, disk)

@@ -79,12 +79,8 @@ class _RangeDigest:
         self.at += len(data)
 
     def finish(self, source: ByteSource, *, salvaging: bool = False) -> str:
-        """Read what is left, without holes.
-
-        Raises:
-            UnreadableError: the disk does not give the bytes, or the file has become shorter.
-        """
-        read = read_salvaging if salvaging else _read
+        """Read what is left, without holes."""
+        read = read_salvaging if salvaging else read_fully
         start, end = self._start, self._end
         buffer = memoryview(bytearray(min(_READ, end - start)))
         for data_start, found_end in source.extents(self.at, end):
@@ -140,7 +136,12 @@ class _DigestingSource:
         self._part += data[rest + whole :]
 
 
-def _read(source: ByteSource, position: int, buffer: memoryview) -> None:
+def read_fully(source: ByteSource, position: int, buffer: memoryview) -> None:
+    """Fill a buffer.
+
+    Raises:
+        UnreadableError: the disk does not give the bytes, or the file has become shorter.
+    """
     try:
         count = source.read_into(position, buffer)
     except OSError as error:

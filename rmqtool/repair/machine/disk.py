@@ -20,9 +20,10 @@ import msgspec
 
 from rmqtool.errors import UnreadableError, WriteError
 from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.repair.machine.digest import read_fully
 from rmqtool.repair.machine.root import DEPTH_MAX, RootPart, RootPath
 from rmqtool.store.sink import reported, write_all
-from rmqtool.store.source import ByteSource, FilePart, FileSource, PartSource, read_salvaging, reason
+from rmqtool.store.source import ByteSource, FilePart, FileSource, PartSource, read_salvaging
 
 BLOCK: Final = 1 << 20
 PERMISSIONS: Final = 0o777
@@ -85,14 +86,10 @@ def within_range(time_ns: int) -> int:
     return max(-JAVA_LONG_MAX, min(JAVA_LONG_MAX, time_ns))
 
 
-def _unwatched(change: str, place: Path) -> None:
-    del change, place
-
-
 class Disk:
     """Changes to files of this machine. Every method raises WriteError where the system refuses."""
 
-    def __init__(self, watch: Watch = _unwatched) -> None:
+    def __init__(self, watch: Watch = lambda _change, _file: None) -> None:
         self._watch = watch
 
     def make_directory(self, directory: RootPath, like: Metadata) -> None:
@@ -113,7 +110,16 @@ class Disk:
                     raise
                 descriptor = -1
         if descriptor < 0:
-            self._publish_named(file, data, like)
+            # Without unnamed files in the file system it is complete under another name first.
+            partial = partial_file(file)
+            with self._change("create", partial):
+                descriptor = partial.open(os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            try:
+                self._fill(descriptor, partial, data, like)
+            finally:
+                os.close(descriptor)
+            self.rename(partial, file)
+            self.sync_directory(file.parent)
             return
         try:
             self._fill(descriptor, file, data, like)
@@ -157,7 +163,7 @@ class Disk:
                         if salvaging:
                             read_salvaging(whole, begin + here, part)
                         else:
-                            _read_all(source.name, source.read_into, here, part)
+                            read_fully(source, here, part)
                         with self._change("write", file):
                             write_all(descriptor, position + here, part)
                     at = end
@@ -261,18 +267,6 @@ class Disk:
                 self.remove(directory / name)
         self.remove_directory(directory)
 
-    def _publish_named(self, file: RootPath, data: bytes, like: Metadata) -> None:
-        """The same where the file system has no unnamed files: complete under another name first."""
-        partial = partial_file(file)
-        with self._change("create", partial):
-            descriptor = partial.open(os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        try:
-            self._fill(descriptor, partial, data, like)
-        finally:
-            os.close(descriptor)
-        self.rename(partial, file)
-        self.sync_directory(file.parent)
-
     def _fill(self, descriptor: int, file: RootPath, data: bytes, like: Metadata) -> None:
         with self._change("write", file):
             write_all(descriptor, 0, memoryview(data))
@@ -339,12 +333,3 @@ def _opened(file: RootPath) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _read_all(name: str, read_into: Callable[[int, memoryview], int], position: int, buffer: memoryview) -> None:
-    try:
-        count = read_into(position, buffer)
-    except OSError as error:
-        raise UnreadableError(f"{name}: {reason(error)} at byte {position}") from error
-    if count < len(buffer):
-        raise UnreadableError(f"{name}: became shorter while it was read")

@@ -17,7 +17,7 @@ else that it says against the store before any of it is done.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -27,7 +27,6 @@ import msgspec
 from rmqtool.errors import RefusedError, UnreadableError, UnsupportedError, WriteError
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.repair.machine.disk import Metadata
-from rmqtool.repair.machine.fingerprint import FileState
 from rmqtool.repair.machine.plan import OWN_DIRECTORY, check_step_path
 from rmqtool.repair.machine.root import RootPath
 from rmqtool.repair.machine.store_paths import DEFAULT_LOG, UNDO, StorePaths, demand_own
@@ -111,11 +110,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int = FORMAT
 
     def check(self) -> None:
-        """Refuse paths that lead out of the store, or say two things of one file.
-
-        Raises:
-            WriteError: they do.
-        """
+        """Refuse paths that lead out of the store, or say two things of one file, with WriteError."""
         outer = [directory for directory in self.log_directories if directory.startswith("/")]
         logs_and_times = {*self.log_directories, *self.directory_times} - {"", *outer}
         for directory in (*self.made_directories, *logs_and_times):
@@ -149,10 +144,6 @@ class Journal:
 
     number: int
     folder: RootPath
-
-    @property
-    def undone_folder(self) -> RootPath:
-        return self.folder.with_name(f"{self.number}{UNDONE_SUFFIX}")
 
     @property
     def state(self) -> JournalState:
@@ -194,15 +185,8 @@ class Journal:
 
 def record(value: Manifest | Done) -> bytes:
     """The bytes of a record; each byte of a file name is one letter, for a name may be no text."""
-    return msgspec.json.encode(_translated(msgspec.to_builtins(value), _as_letters))
-
-
-def done_record(
-    states: dict[str, FileState], written: dict[str, tuple[tuple[int, int, str], ...]], ended_ms: int
-) -> bytes:
-    """The record that a repair is done."""
-    files = {path: (state.size, state.mtime_ns, state.inode) for path, state in states.items()}
-    return record(Done(ended_ms, files, written))
+    plain = _translated(msgspec.to_builtins(value), lambda name: os.fsencode(name).decode("latin-1"))
+    return msgspec.json.encode(plain)
 
 
 def journals(places: StorePaths) -> list[Journal]:
@@ -212,7 +196,18 @@ def journals(places: StorePaths) -> list[Journal]:
         RefusedError: one of the tool's own directories is a link, or somebody else's.
         UnreadableError: the folder may not be read.
     """
-    return sorted(_listed(places), key=lambda journal: (journal.number, journal.folder.name))
+    undo = places.own_top / UNDO
+    for directory in (places.own_top, undo):
+        demand_own(directory, places.top.root)
+        if not directory.exists():
+            return []
+    listed: list[Journal] = []
+    for name in undo.names():
+        number = name.removesuffix(UNDONE_SUFFIX)
+        if number.isascii() and number.isdigit() and number == str(int(number[:10])):
+            demand_own(undo / name, places.top.root)
+            listed.append(Journal(int(number), undo / name))
+    return sorted(listed, key=lambda journal: (journal.number, journal.folder.name))
 
 
 def recorded_places(places: StorePaths) -> StorePaths:
@@ -231,24 +226,6 @@ def recorded_places(places: StorePaths) -> StorePaths:
     )
 
 
-def next_number(places: StorePaths) -> int:
-    """The number of the next repair."""
-    return max((journal.number for journal in journals(places)), default=0) + 1
-
-
-def _listed(places: StorePaths) -> Iterator[Journal]:
-    undo = places.own_top / UNDO
-    for directory in (places.own_top, undo):
-        demand_own(directory, places.top.root)
-        if not directory.exists():
-            return
-    for name in undo.names():
-        number = name.removesuffix(UNDONE_SUFFIX)
-        if number.isascii() and number.isdigit() and number == str(int(number[:10])):
-            demand_own(undo / name, places.top.root)
-            yield Journal(int(number), undo / name)
-
-
 def _read_record(file: RootPath, kind: type[_Record]) -> _Record:
     with file.source() as source:
         if source.size > RECORD_SIZE_MAX:
@@ -256,7 +233,8 @@ def _read_record(file: RootPath, kind: type[_Record]) -> _Record:
         text = read_range(source, 0, source.size)
     try:
         plain = msgspec.json.decode(text, type=kind)
-        value = msgspec.convert(_translated(msgspec.to_builtins(plain), _as_name), kind)
+        names = _translated(msgspec.to_builtins(plain), lambda letters: os.fsdecode(letters.encode("latin-1")))
+        value = msgspec.convert(names, kind)
     except msgspec.ValidationError as error:
         if _format_of(text) not in (None, FORMAT):
             raise UnsupportedError(f"{file}: written by another version of rmqtool") from error
@@ -288,11 +266,3 @@ def _translated(value: Any, translate: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [_translated(item, translate) for item in value]
     return value
-
-
-def _as_letters(name: str) -> str:
-    return os.fsencode(name).decode("latin-1")
-
-
-def _as_name(letters: str) -> str:
-    return os.fsdecode(letters.encode("latin-1"))

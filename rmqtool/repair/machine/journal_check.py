@@ -30,7 +30,7 @@ BESIDE: Final = ".rmqtool-new-"
 
 
 @dataclass(frozen=True)
-class KeptFile:
+class JournalEntry:
     """A file that a repair changes, and where all that belongs to it lies on this machine."""
 
     saved: SavedFile
@@ -42,7 +42,7 @@ class KeptFile:
     """Where the new file is built."""
 
     @property
-    def kept(self) -> RootPath:
+    def old(self) -> RootPath:
         """The old file, or a copy of it."""
         return self.folder / "files" / str(self.saved.number)
 
@@ -58,7 +58,7 @@ class CheckedJournal:
 
     journal: Journal
     manifest: Manifest | None
-    files: tuple[KeptFile, ...] = ()
+    files: tuple[JournalEntry, ...] = ()
     folders: tuple[RootPath, ...] = ()
     """Outside of the store."""
     vouched: frozenset[tuple[int, int]] = frozenset()
@@ -117,9 +117,10 @@ def checked(journal: Journal, places: StorePaths) -> CheckedJournal:
         for directory in (*manifest.made_directories, *manifest.directory_times):
             places.directory(directory)
         folders = _folders(journal, manifest, places, files)
-        kept = tuple(
-            _kept_file(saved, file, folders.get(saved.folder, journal.folder), places)
+        entries = tuple(
+            JournalEntry(saved, file, folder, staged_file(saved, file, folder, places))
             for saved, file in zip(manifest.files, files, strict=True)
+            for folder in (folders.get(saved.folder, journal.folder),)
         )
     except WriteError as error:
         raise RefusedError(f"{journal.folder}: not written by a repair ({error}); nothing was changed") from error
@@ -133,7 +134,7 @@ def checked(journal: Journal, places: StorePaths) -> CheckedJournal:
         )
     linked = {file.root for file in (*files, *directories) if places.is_linked(file)}
     vouched = frozenset(root.identity for root in linked if _is_vouched(root, journal, folders, places))
-    return CheckedJournal(journal, manifest, kept, tuple(folders.values()), vouched)
+    return CheckedJournal(journal, manifest, entries, tuple(folders.values()), vouched)
 
 
 def demand_restorable(known: CheckedJournal, places: StorePaths) -> None:
@@ -154,27 +155,31 @@ def demand_restorable(known: CheckedJournal, places: StorePaths) -> None:
     for file in known.files:
         _demand_file(file)
         written |= {file.file.parent, file.folder}
-        if file.saved.is_moved and file.kept.exists():
-            written.add(file.kept.parent)
-    for fence in places.fences:
-        written.add(fence.parent)
+        if file.saved.is_moved and file.old.exists():
+            written.add(file.old.parent)
+    written |= {fence.parent for fence in places.fences}
     for directory in written:
-        _demand_writable(directory)
+        at = directory
+        while at.path and not at.exists():
+            at = at.parent
+        with at.entry() as (above, own_name):
+            if not os.access(own_name, os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
+                raise WriteError(f"{at}: not writable for user {os.geteuid()}, so the repair cannot be rolled back")
 
 
-def is_as_before(kept: KeptFile, file: RootPath) -> bool:
+def is_as_before(entry: JournalEntry, file: RootPath) -> bool:
     """Whether a file holds what the changed one held before."""
-    metadata = kept.saved.metadata
+    metadata = entry.saved.metadata
     state = file.lstat()
     if metadata is None or state is None or not stat.S_ISREG(state.st_mode) or state.st_size != metadata.size:
         return False
     with file.source() as source:
-        return digest_of(source, 0, source.size, salvaging=True) == kept.saved.digest
+        return digest_of(source, 0, source.size, salvaging=True) == entry.saved.digest
 
 
-def holds_ranges(kept: KeptFile, source: FileSource, *, saved: bool) -> bool:
+def holds_ranges(entry: JournalEntry, source: FileSource, *, saved: bool) -> bool:
     """Whether the old bytes of all ranges are there: in the journal, or in the file itself."""
-    starts = ((part.saved_position if saved else part.file_position, part) for part in kept.saved.ranges)
+    starts = ((part.saved_position if saved else part.file_position, part) for part in entry.saved.ranges)
     return all(
         start + part.length <= source.size
         and digest_of(source, start, start + part.length, salvaging=True) == part.digest
@@ -182,15 +187,11 @@ def holds_ranges(kept: KeptFile, source: FileSource, *, saved: bool) -> bool:
     )
 
 
-def _kept_file(saved: SavedFile, file: RootPath, folder: RootPath, places: StorePaths) -> KeptFile:
-    return KeptFile(saved, file, folder, staged_file(saved, file, folder, places))
-
-
 def _folders(
     journal: Journal, manifest: Manifest, places: StorePaths, files: Iterable[RootPath]
 ) -> dict[str, RootPath]:
     """The folders outside of the store, by what the journal calls them; each is one that this call comes to itself."""
-    roots = {file.root for file in files if file.root is not places.top.root} | set(places.outer_roots)
+    roots = {file.root for file in files if file.root is not places.top.root} | set(places.outer_roots.values())
     bases = {base_beside(root) for root in roots}
     if places.undo_directory is not None:
         bases.add(places.undo_directory.resolve())
@@ -250,8 +251,8 @@ def _demand_vouched(known: CheckedJournal, places: StorePaths) -> None:
             )
 
 
-def _demand_file(kept: KeptFile) -> None:
-    saved, file = kept.saved, kept.file
+def _demand_file(entry: JournalEntry) -> None:
+    saved, file = entry.saved, entry.file
     state = file.lstat()
     match saved.action:
         case "create":
@@ -261,28 +262,30 @@ def _demand_file(kept: KeptFile) -> None:
                 raise UnreadableError(f"{saved.path}: missing, or the journal has no description of it")
             if any(part.length and part.file_position + part.length > saved.metadata.size for part in saved.ranges):
                 raise UnreadableError(f"{saved.path}: the journal is damaged (a range past the end of the file)")
-            _demand_saved_ranges(kept)
-            _demand_own_file(saved, file, state)
+            if saved.ranges:
+                _demand_trusted(entry.ranges)
+                with entry.ranges.source() as source:
+                    if not holds_ranges(entry, source, saved=True):
+                        raise UnreadableError(f"{saved.path}: saved bytes have changed; the journal is damaged")
+            if os.geteuid() not in (0, state.st_uid):  # no others may set a file's modification time
+                raise WriteError(
+                    f"{saved.path}: belongs to user {state.st_uid}, who can roll the repair back; "
+                    f"user {os.geteuid()} cannot"
+                )
+            with file.entry() as (directory, name):
+                if not os.access(name, os.R_OK | os.W_OK, dir_fd=directory, effective_ids=True):
+                    raise WriteError(f"{saved.path}: not writable, so the repair cannot be rolled back")
         case _:
             if saved.metadata is None or saved.digest is None:
                 raise UnreadableError(f"{saved.path}: the journal has no description of this file")
-            if saved.is_moved and saved.action == "remove" and state is not None and kept.kept.exists():
+            if saved.is_moved and saved.action == "remove" and state is not None and entry.old.exists():
                 raise RefusedError(f"{saved.path}: removed by the repair, but it exists again; nothing was changed")
-            if kept.kept.exists():
-                _demand_trusted(kept.kept)
-            if not is_as_before(kept, kept.kept if kept.kept.exists() else file):
+            if entry.old.exists():
+                _demand_trusted(entry.old)
+            if not is_as_before(entry, entry.old if entry.old.exists() else file):
                 raise UnreadableError(
                     f"{saved.path}: the journal no longer has the old content of this file (it is damaged)"
                 )
-
-
-def _demand_saved_ranges(kept: KeptFile) -> None:
-    if not kept.saved.ranges:
-        return
-    _demand_trusted(kept.ranges)
-    with kept.ranges.source() as source:
-        if not holds_ranges(kept, source, saved=True):
-            raise UnreadableError(f"{kept.saved.path}: saved bytes have changed; the journal is damaged")
 
 
 def _demand_trusted(file: RootPath) -> None:
@@ -293,23 +296,3 @@ def _demand_trusted(file: RootPath) -> None:
         return
     if state.st_nlink > 1 and state.st_uid not in (directory.st_uid, os.geteuid() or directory.st_uid):
         raise RefusedError(f"{file}: a file of user {state.st_uid} that has other names; no repair keeps such a file")
-
-
-def _demand_own_file(saved: SavedFile, file: RootPath, state: os.stat_result) -> None:
-    """Only its owner, and the superuser, may set a file's modification time."""
-    if os.geteuid() not in (0, state.st_uid):
-        raise WriteError(
-            f"{saved.path}: belongs to user {state.st_uid}, who can roll the repair back; user {os.geteuid()} cannot"
-        )
-    with file.entry() as (directory, name):
-        if not os.access(name, os.R_OK | os.W_OK, dir_fd=directory, effective_ids=True):
-            raise WriteError(f"{saved.path}: not writable, so the repair cannot be rolled back")
-
-
-def _demand_writable(directory: RootPath) -> None:
-    at = directory
-    while at.path and not at.exists():
-        at = at.parent
-    with at.entry() as (above, name):
-        if not os.access(name, os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
-            raise WriteError(f"{at}: not writable for user {os.geteuid()}, so the repair cannot be rolled back")

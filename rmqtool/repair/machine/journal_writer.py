@@ -15,14 +15,13 @@ from msgspec import structs
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError, WriteError
 from rmqtool.repair.machine.digest import digest_of
 from rmqtool.repair.machine.disk import Disk, Metadata, NewContent
-from rmqtool.repair.machine.fence import raise_fences
-from rmqtool.repair.machine.journal import Journal, Manifest, SavedFile, SavedRange, next_number, record
-from rmqtool.repair.machine.journal_check import KeptFile, base_beside, outer_folder, staged_file
+from rmqtool.repair.machine.journal import Journal, Manifest, SavedFile, SavedRange, journals, record
+from rmqtool.repair.machine.journal_check import JournalEntry, base_beside, outer_folder, staged_file
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.root import Root, RootPart, RootPath
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange
-from rmqtool.repair.machine.store_paths import UNDO, StorePaths, demand_own, own_file_like, own_like
+from rmqtool.repair.machine.store_paths import UNDO, StorePaths, demand_own, own_file_like, own_like, raise_fences
 from rmqtool.store.file_kinds import FileKind, kind_of, stray_kind_of
 from rmqtool.store.source import FilePart, reason
 
@@ -32,29 +31,21 @@ class FileChange:
     """All steps of one file, and what is saved of it."""
 
     steps: tuple[Step, ...]
-    kept: KeptFile
+    entry: JournalEntry
     adopts: bool
     """Whether the new file is the planner's own, so that nothing has to be copied."""
 
     @property
-    def saved(self) -> SavedFile:
-        return self.kept.saved
-
-    @property
-    def file(self) -> RootPath:
-        return self.kept.file
-
-    @property
     def is_copied(self) -> bool:
         """Whether ranges are written into a copy that replaces the file, which has other names."""
-        return isinstance(self.steps[0], WriteRange) and self.saved.action == "replace"
+        return isinstance(self.steps[0], WriteRange) and self.entry.saved.action == "replace"
 
     @property
     def staged(self) -> RootPath:
         """Where the new file is built."""
-        if self.kept.staged is None:
-            raise UnsupportedError(f"{self.saved.path}: the plan has no new file for this change")
-        return self.kept.staged
+        if self.entry.staged is None:
+            raise UnsupportedError(f"{self.entry.saved.path}: the plan has no new file for this change")
+        return self.entry.staged
 
 
 @dataclass(frozen=True)
@@ -77,11 +68,7 @@ class _Folders:
         """Folders outside of the store, by what the journal calls them."""
 
     def folder(self, file: RootPath) -> tuple[str, RootPath, bool]:
-        """The folder for a file, as the journal calls it and where it is, and whether the file can be renamed into it.
-
-        Raises:
-            RefusedError: nothing outside of the store could vouch for a journal of this file.
-        """
+        """As the journal calls it, where it is, and whether the file can be renamed into it."""
         device = file.parent.device()
         if self._places.undo_directory is not None:
             return self._outer(Root.open(self._places.undo_directory.resolve()), device)
@@ -90,7 +77,7 @@ class _Folders:
             return "", self._journal.folder, True
         if file.root is not self._places.top.root:
             base = Root.open(base_beside(file.root))
-            if base.device == device and _is_writable(base):
+            if base.device == device and os.access(".", os.W_OK | os.X_OK, dir_fd=base.descriptor, effective_ids=True):
                 return self._outer(base, device)
         if is_linked and file.parent.root not in [fence.root for fence in self._places.fences]:
             raise RefusedError(
@@ -120,6 +107,10 @@ def changes_of(plan: Plan, places: StorePaths, folders: _Folders) -> tuple[FileC
         building: str | None = None
         if isinstance(first, Replace | Create) or has_other_names:
             building = adopted or ("new" if is_same_device else "beside")
+        digest = first.before if isinstance(first, Replace | Remove) else None
+        if has_other_names:
+            with file.source() as source:
+                digest = digest_of(source, 0, source.size, salvaging=True)
         saved = SavedFile(
             path=path,
             action="replace" if has_other_names else first.action,
@@ -128,10 +119,10 @@ def changes_of(plan: Plan, places: StorePaths, folders: _Folders) -> tuple[FileC
             number=number,
             is_moved=is_same_device,
             staged=building,
-            digest=_digest_before(first, file, is_whole=has_other_names),
+            digest=digest,
         )
-        kept = KeptFile(saved, file, folder, staged_file(saved, file, folder, places))
-        changes.append(FileChange(tuple(steps), kept, adopted is not None))
+        entry = JournalEntry(saved, file, folder, staged_file(saved, file, folder, places))
+        changes.append(FileChange(tuple(steps), entry, adopted is not None))
     return _with_ranges(changes)
 
 
@@ -152,11 +143,7 @@ def copied_files(steps: Iterable[Step], places: StorePaths) -> dict[str, int]:
 
 
 def demand_own_kinds(plan: Plan, places: StorePaths) -> None:
-    """Refuse to change what no broker has where only a link of the store leads there.
-
-    Raises:
-        RefusedError: the plan does.
-    """
+    """Refuse to change what no broker has where only a link of the store leads there, with RefusedError."""
     for step in plan.steps:
         file = places.file(step.path)
         if places.is_linked(file) and kind_of(step.path) in (FileKind.UNKNOWN, stray_kind_of(step.path)):
@@ -181,7 +168,12 @@ def write_journal(plan: Plan, session: Session, demand_fit: Callable[[], None]) 
     """
     places, disk = session.places, session.disk
     demand_own_kinds(plan, places)
-    journal = begin(places, disk)
+    directory_like, like = own_like(places.top), own_file_like(places.top)
+    number = max((journal.number for journal in journals(places)), default=0) + 1
+    journal = Journal(number, places.own_top / UNDO / str(number))
+    for directory in (places.own_top, journal.folder.parent, journal.folder):
+        disk.make_directory(directory, directory_like)
+        disk.sync_directory(directory.parent)
     folders = _Folders(places, journal)
     for fence in places.fences:
         folders.folder(fence)  # what lies beside a linked log tells whoever undoes the repair that the link is meant
@@ -193,40 +185,32 @@ def write_journal(plan: Plan, session: Session, demand_fit: Callable[[], None]) 
         step_count=len(plan.steps),
         log_directories=places.log_directories,
         folders=tuple(folders.others),
-        files=tuple(change.saved for change in changes),
+        files=tuple(change.entry.saved for change in changes),
         made_directories=_missing_directories(places, changes),
         directory_times={**_directory_times(places, changes), "": session.root_times_ns},
         made_lock=session.lock.was_missing,
         store=places.identity,
     )
-    like = own_file_like(places.top)
     disk.publish(journal.folder / "manifest", record(manifest), like)
     raise_fences(places, disk)
     demand_fit()
-    _make_folders(places, journal, folders.others.values(), changes, disk)
+    for folder in folders.others.values():
+        for directory in (folder.parent.parent, folder.parent, folder):
+            demand_own(directory, places.top.root)
+            disk.make_directory(directory, directory_like)
+            disk.sync_directory(directory.parent)
+    for folder in {journal.folder, *(change.entry.folder for change in changes)}:
+        for name in ("files", "new"):
+            disk.make_directory(folder / name, directory_like)
     for change in changes:
         _save(change, disk, like)
-    for folder in {change.kept.folder for change in changes}:
+    for folder in {change.entry.folder for change in changes}:
         if (folder / "ranges").exists():
             disk.sync(folder / "ranges")
         disk.sync_directory(folder / "files")
         disk.sync_directory(folder)
     disk.publish(journal.folder / "saved", b"{}", like)
     return PreparedJournal(journal, manifest, changes)
-
-
-def begin(places: StorePaths, disk: Disk) -> Journal:
-    """Make the folder of the next journal.
-
-    Raises:
-        WriteError: it cannot be made.
-    """
-    number = next_number(places)
-    journal = Journal(number, places.own_top / UNDO / str(number))
-    for directory in (places.own_top, journal.folder.parent, journal.folder):
-        disk.make_directory(directory, own_like(places.top))
-        disk.sync_directory(directory.parent)
-    return journal
 
 
 def check_undo_directory(places: StorePaths) -> None:
@@ -251,53 +235,39 @@ def _with_ranges(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     placed: list[FileChange] = []
     for change in changes:
         ranges: list[SavedRange] = []
-        metadata, folder = change.saved.metadata, change.saved.folder
-        for step in change.steps if change.saved.action == "write" else ():
+        metadata, folder = change.entry.saved.metadata, change.entry.saved.folder
+        for step in change.steps if change.entry.saved.action == "write" else ():
             if isinstance(step, WriteRange) and metadata is not None:
                 begin = min(step.file_position, metadata.size)  # what is written after the file's end replaces nothing
                 length = min(step.end, metadata.size) - begin
                 ranges.append(SavedRange(begin, length, ends[folder], step.before))
                 ends[folder] += length
-        saved = structs.replace(change.saved, ranges=tuple(ranges))
-        placed.append(replace(change, kept=replace(change.kept, saved=saved)))
+        saved = structs.replace(change.entry.saved, ranges=tuple(ranges))
+        placed.append(replace(change, entry=replace(change.entry, saved=saved)))
     return tuple(placed)
 
 
 def _save(change: FileChange, disk: Disk, like: Metadata) -> None:
-    saved, kept = change.saved, change.kept
+    saved, entry = change.entry.saved, change.entry
     if saved.action == "write":
-        if not kept.ranges.exists():
-            disk.create(kept.ranges, 0)
-            disk.give_owner(kept.ranges, like.user_id, like.group_id, like.mode)
+        if not entry.ranges.exists():
+            disk.create(entry.ranges, 0)
+            disk.give_owner(entry.ranges, like.user_id, like.group_id, like.mode)
         for part in saved.ranges:
-            content = RootPart(change.file, part.file_position, part.length)
-            disk.write(kept.ranges, part.saved_position, content, salvaging=True)
+            content = RootPart(change.entry.file, part.file_position, part.length)
+            disk.write(entry.ranges, part.saved_position, content, salvaging=True)
     elif saved.metadata is not None and not saved.is_moved:
-        disk.create(kept.kept, saved.metadata.size)
-        disk.write(kept.kept, 0, RootPart(change.file, 0, saved.metadata.size), salvaging=True)
-        disk.give_owner(kept.kept, saved.metadata.user_id, saved.metadata.group_id, saved.metadata.mode)
-        disk.sync(kept.kept)
-
-
-def _make_folders(
-    places: StorePaths, journal: Journal, others: Iterable[RootPath], changes: Sequence[FileChange], disk: Disk
-) -> None:
-    like = own_like(places.top)
-    for folder in others:
-        for directory in (folder.parent.parent, folder.parent, folder):
-            demand_own(directory, places.top.root)
-            disk.make_directory(directory, like)
-            disk.sync_directory(directory.parent)
-    for folder in {journal.folder, *(change.kept.folder for change in changes)}:
-        for name in ("files", "new"):
-            disk.make_directory(folder / name, like)
+        disk.create(entry.old, saved.metadata.size)
+        disk.write(entry.old, 0, RootPart(change.entry.file, 0, saved.metadata.size), salvaging=True)
+        disk.give_owner(entry.old, saved.metadata.user_id, saved.metadata.group_id, saved.metadata.mode)
+        disk.sync(entry.old)
 
 
 def _missing_directories(places: StorePaths, changes: Iterable[FileChange]) -> tuple[str, ...]:
     missing: dict[str, None] = {}
     for change in changes:
-        names = change.saved.path.split("/")[:-1]
-        if change.saved.action == "create" and not change.saved.path.startswith("/"):
+        names = change.entry.saved.path.split("/")[:-1]
+        if change.entry.saved.action == "create" and not change.entry.saved.path.startswith("/"):
             for depth in range(1, len(names) + 1):
                 directory = "/".join(names[:depth])
                 if not places.directory(directory).is_directory():
@@ -309,7 +279,7 @@ def _directory_times(places: StorePaths, changes: Iterable[FileChange]) -> dict[
     """Of every directory in which a name comes or goes, as far as it is there."""
     directories = {*places.log_directories}
     for change in changes:
-        directory = change.saved.path.rpartition("/")[0]
+        directory = change.entry.saved.path.rpartition("/")[0]
         while directory and not places.directory(directory).is_directory():
             directory = directory.rpartition("/")[0]
         directories.add(directory)
@@ -325,11 +295,11 @@ def _demand_room(changes: Iterable[FileChange]) -> None:
     needed: Counter[int] = Counter()
     shown: dict[int, RootPath] = {}
     for change in changes:
-        saved, device = change.saved, change.file.parent.device()
-        kept_on = change.kept.folder.device()
-        shown.setdefault(device, change.file.parent)
-        shown.setdefault(kept_on, change.kept.folder)
-        whole = _data_bytes(RootPart(change.file, 0, saved.metadata.size)) if saved.metadata is not None else 0
+        saved, device = change.entry.saved, change.entry.file.parent.device()
+        kept_on = change.entry.folder.device()
+        shown.setdefault(device, change.entry.file.parent)
+        shown.setdefault(kept_on, change.entry.folder)
+        whole = _data_bytes(RootPart(change.entry.file, 0, saved.metadata.size)) if saved.metadata is not None else 0
         if not change.adopts:
             needed[device] += sum(_data_bytes(step.content) for step in change.steps if not isinstance(step, Remove))
         if change.is_copied:
@@ -358,21 +328,9 @@ def _free_bytes(directory: RootPath) -> int:
     return file_system.f_bavail * file_system.f_frsize
 
 
-def _is_writable(directory: Root) -> bool:
-    return os.access(".", os.W_OK | os.X_OK, dir_fd=directory.descriptor, effective_ids=True)
-
-
 def _data_bytes(content: NewContent) -> int:
     with closing(content.open()) as source:
         return sum(end - start for start, end in source.extents(0, content.length))
-
-
-def _digest_before(step: Step, file: RootPath, *, is_whole: bool) -> str | None:
-    """Of a file that is replaced or removed."""
-    if not is_whole:
-        return step.before if isinstance(step, Replace | Remove) else None
-    with file.source() as source:
-        return digest_of(source, 0, source.size, salvaging=True)
 
 
 def _part_of_file(step: Step) -> FilePart | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -15,14 +14,13 @@ from pathlib import Path, PurePosixPath
 from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError, UnsupportedError, UsageError, WriteError
 from rmqtool.repair.machine.apply import carry_out, demand_settled, demand_unchanged
 from rmqtool.repair.machine.disk import Disk, Metadata
-from rmqtool.repair.machine.fence import raise_fences
 from rmqtool.repair.machine.fingerprint import file_states, fingerprint
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
 from rmqtool.repair.machine.plan import OWN_DIRECTORY, Plan
-from rmqtool.repair.machine.restore import discard
-from rmqtool.repair.machine.root import Root, RootPath
+from rmqtool.repair.machine.root import Root
 from rmqtool.repair.machine.session import Session
-from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
+from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths, raise_fences
+from rmqtool.repair.machine.undo import discard
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.list_files import list_files
 from rmqtool.store.source import FileSource, reason
@@ -57,7 +55,12 @@ def apply_to_copy(
     """
     plan.check(places.log_directories)
     check_output(places, output)
-    copy = StorePaths(output, _log_directories(places))
+    if places.outer_logs and len(places.log_directories) > 1:
+        raise UnsupportedError(
+            f"{places.root}: --output cannot copy a commit log in several directories outside the store"
+        )
+    # A log's directory that lay outside comes home.
+    copy = StorePaths(output, DEFAULT_LOG if places.outer_logs else places.log_directories)
     demand_free(places.root, places.outer_logs)
     demand_settled(places)
     demand_unchanged(plan, places)
@@ -67,21 +70,24 @@ def apply_to_copy(
     with held_interrupts() as interrupt:
         try:
             disk.make_directory(itself, Metadata.of(places.top))
-            _copy(places, copy, disk, interrupt, {step.path for step in plan.steps}, on_progress)
-            _demand_still_unchanged(plan, places)
-            _repair_copy(_moved(plan, places, copy), copy, disk, interrupt)
+            _copy(plan, places, copy, disk, interrupt, on_progress)
+            steps = tuple(replace(step, path=_copied_path(step.path, places)) for step in plan.steps)
+            plan_of_copy = replace(plan, steps=steps, store_fingerprint=fingerprint(copy))
+            with Session(copy, disk) as session:
+                discard(carry_out(plan_of_copy, session, interrupt).journal, copy, disk, lower=True)
         except BaseException as error:
             with suppress(RmqtoolError):
-                _remove_copy(itself, disk, whole=is_new)
+                if is_new:
+                    disk.remove_tree(itself)
+                for name in () if is_new else itself.names():
+                    if (itself / name).is_directory():
+                        disk.remove_tree(itself / name)
+                    else:
+                        disk.remove(itself / name)
                 if isinstance(error, KeyboardInterrupt):
                     error.add_note("the copy was removed, and the store was not changed")
             raise
     return copy
-
-
-def _demand_still_unchanged(plan: Plan, places: StorePaths) -> None:
-    if fingerprint(places) != plan.store_fingerprint:
-        raise RefusedError(f"{places.root}: changed while it was copied")
 
 
 def check_output(places: StorePaths, output: Path) -> None:
@@ -102,30 +108,17 @@ def check_output(places: StorePaths, output: Path) -> None:
             raise UsageError(f"{output}: inside the store")
 
 
-def _log_directories(places: StorePaths) -> tuple[str, ...]:
-    """The log's directories of the copy; one that lay outside comes home."""
-    if not places.outer_logs:
-        return places.log_directories
-    if len(places.log_directories) > 1:
-        raise UnsupportedError(
-            f"{places.root}: --output cannot copy a commit log in several directories outside the store"
-        )
-    return DEFAULT_LOG
-
-
 def _copy(
+    plan: Plan,
     places: StorePaths,
     copy: StorePaths,
     disk: Disk,
     interrupt: Interrupt,
-    repaired: AbstractSet[str],
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Directories first, then the fences, then files, then the times of the directories.
-
-    Args:
-        repaired: paths of files in which the plan answers what the disk does not give; others have to be readable.
-    """
+    """Directories first, then the fences, then files, then the times of the directories."""
+    # In these the plan answers what the disk does not give; others have to be readable.
+    repaired = {step.path for step in plan.steps}
     listing = list_files(DirectoryView(places.root))
     directories = {
         path: places.root / path
@@ -160,6 +153,8 @@ def _copy(
         metadata = _metadata(source)
         disk.set_times(copy.top / path, metadata.atime_ns, metadata.mtime_ns)
         disk.sync_directory(copy.top / path)
+    if fingerprint(places) != plan.store_fingerprint:
+        raise RefusedError(f"{places.root}: changed while it was copied")
 
 
 def _metadata(directory: Path) -> Metadata:
@@ -173,24 +168,3 @@ def _metadata(directory: Path) -> Metadata:
 def _copied_path(path: str, places: StorePaths) -> str:
     """Where a file of the store lies in the copy; a log outside of the store stands for the one inside."""
     return f"{DEFAULT_LOG[0]}/{path.rpartition('/')[2]}" if path.startswith("/") and places.outer_logs else path
-
-
-def _moved(plan: Plan, places: StorePaths, copy: StorePaths) -> Plan:
-    steps = tuple(replace(step, path=_copied_path(step.path, places)) for step in plan.steps)
-    return replace(plan, steps=steps, store_fingerprint=fingerprint(copy))
-
-
-def _repair_copy(plan: Plan, copy: StorePaths, disk: Disk, interrupt: Interrupt) -> None:
-    with Session(copy, disk) as session:
-        discard(carry_out(plan, session, interrupt).journal, copy, disk, lower=True)
-
-
-def _remove_copy(output: RootPath, disk: Disk, *, whole: bool) -> None:
-    if whole:
-        disk.remove_tree(output)
-        return
-    for name in output.names():
-        if (output / name).is_directory():
-            disk.remove_tree(output / name)
-        else:
-            disk.remove(output / name)

@@ -7,24 +7,28 @@ planned again when it is to be applied, and must come out the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
 from rmqtool.findings.finding import Finding
 from rmqtool.forecast.result import Floor
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
 from rmqtool.report.text import counted
-from rmqtool.store.file_kinds import FENCE_NAME
+from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.probe_lock import LOCK_NAME
 from rmqtool.store.sink import check_path
 from rmqtool.store.source import reason
 from rmqtool.store.view import StoreView
+
+if TYPE_CHECKING:
+    from rmqtool.forecast.record_arrays import MovedRecords
+    from rmqtool.store.directory import Settings
 
 ABORT_NAME: Final = "abort"
 OWN_DIRECTORY: Final = ".rmqtool"
@@ -157,30 +161,6 @@ class Plan:
                 f"and {now.lost} without it; nothing was changed"
             )
 
-    def view_over(self, base: StoreView) -> Overlay:
-        """The store as it will be, without changing it."""
-        view = Overlay(base)
-        for step in self.steps:
-            match step:
-                case WriteRange():
-                    view.lay(step.path, step.file_position, step.content)
-                case Replace():
-                    view.replace(step.path, step.content, partial(getattr, step, "after"))
-                case Create():
-                    view.add(step.path, step.content, step.mtime_ns, partial(getattr, step, "known_digest"))
-                case Remove():
-                    view.remove(step.path)
-        return view
-
-    def know_digests(self) -> None:
-        """Read what no check has read, while all of it is as the planner left it.
-
-        Raises:
-            UnreadableError: it may not be read.
-        """
-        for step in self.steps:
-            step_json(step)
-
     def in_order(self) -> tuple[Step, ...]:
         """The steps as they are carried out: `abort` is removed after all others, for it makes the broker recover."""
         return tuple(sorted(self.steps, key=lambda step: isinstance(step, Remove) and step.path == ABORT_NAME))
@@ -238,12 +218,24 @@ class Plan:
         }
 
 
-def check_step_path(path: str, log_directories: Sequence[str] = ()) -> None:
-    """Refuse a path that leads out of the store, or to a file that no repair may touch.
+def view_over(base: StoreView, steps: Iterable[Step]) -> Overlay:
+    """A store as steps leave it, without changing it."""
+    view = Overlay(base)
+    for step in steps:
+        match step:
+            case WriteRange():
+                view.lay(step.path, step.file_position, step.content)
+            case Replace():
+                view.replace(step.path, step.content, partial(getattr, step, "after"))
+            case Create():
+                view.add(step.path, step.content, step.mtime_ns, partial(getattr, step, "known_digest"))
+            case Remove():
+                view.remove(step.path)
+    return view
 
-    Raises:
-        WriteError: it does.
-    """
+
+def check_step_path(path: str, log_directories: Sequence[str] = ()) -> None:
+    """Refuse a path that leads out of the store, or to a file that no repair may touch, with WriteError."""
     directory, _, name = path.rpartition("/")
     if path.startswith("/"):
         if directory not in {named.rstrip("/") or "/" for named in log_directories}:
@@ -298,3 +290,46 @@ def _comparable(value: Any) -> Any:
         else step
         for step in value
     ]
+
+
+@dataclass(frozen=True)
+class PlannedRepair:
+    """Steps, and what a person should know beside them.
+
+    Attributes:
+        notes: sentences about what was left alone, or decided.
+        findings: all that the planner's own check found, notes too, if it made one.
+        damage: what keeps the plan from changing anything.
+        abort_stays: why `abort` is left; None where it is removed or not there.
+        begin: physical offset from which on the store was looked at; None where all of it was.
+        left_out: sentences about what lies before that.
+        looked_at: kinds of files beside log, queues and index that were checked too.
+        details: what only this command says of its plan, beside what every plan has.
+        again: where in the log topics begin again, as the planner's build tells, by topic.
+        corrects_log: whether each record that the plan changes in the log was found damaged.
+        explained: kinds of findings and files of which a check of the planned store says that nothing is wrong.
+        restored: deleted topics that a person wants back; None: all of them.
+        is_chosen: whether a person chose each change, and may agree to one that leaves a broker worse off.
+        settings: of the store as the plan leaves it, where they are not those with which it was opened.
+        moved: where the records of the log lie before and after the plan, where it gives all of them new places.
+        keep: saves what the plan takes away, in the given directory of the tool's own, right before it is carried out.
+    """
+
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    damage: tuple[Finding, ...] = ()
+    loss: Loss = Loss()
+    abort_stays: str | None = None
+    begin: int | None = None
+    left_out: tuple[str, ...] = ()
+    looked_at: frozenset[FileKind] = frozenset()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    is_chosen: bool = False
+    settings: Settings | None = None
+    again: Mapping[str, int] = field(default_factory=dict)
+    corrects_log: bool = False
+    explained: frozenset[tuple[str, str]] = frozenset()
+    restored: frozenset[str] | None = frozenset()
+    moved: MovedRecords | None = None
+    keep: Callable[[Path], None] | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from rmqtool.errors import RefusedError, RmqtoolError
 from rmqtool.repair.machine.disk import Disk, Metadata
 from rmqtool.repair.machine.plan import OWN_DIRECTORY
-from rmqtool.repair.machine.root import Root, RootPath
+from rmqtool.repair.machine.root import Root
 from rmqtool.repair.machine.store_paths import STAGING, UNDO, StorePaths, demand_own, own_file_like, own_like
 from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.sink import reported
@@ -68,7 +68,14 @@ class Session(Closable):
             os.mkdir(name, 0o700, dir_fd=at)
             held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
         try:
-            yield self._held_path(held, directory)
+            # Planners do not write through directories whose owner may put a link in their place meanwhile.
+            is_own = places.top.root.owner_id == os.geteuid()
+            if not is_own and os.fstat(held).st_uid != os.geteuid():
+                raise RefusedError(
+                    f"{directory}: replaced by another process while rmqtool created it; find out which process does "
+                    f"that"
+                )
+            yield directory.shown if is_own else Path(f"/proc/self/fd/{held}")
         finally:
             os.close(held)
             with suppress(RmqtoolError):
@@ -81,16 +88,6 @@ class Session(Closable):
                 if own_before is not None:
                     with suppress(RmqtoolError):
                         disk.set_times(places.own_top, own_before.atime_ns, own_before.mtime_ns)
-
-    def _held_path(self, held: int, directory: RootPath) -> Path:
-        """By which path planners write: not through directories whose owner may put a link in their place meanwhile."""
-        if self.places.top.root.owner_id == os.geteuid():
-            return directory.shown
-        if os.fstat(held).st_uid != os.geteuid():
-            raise RefusedError(
-                f"{directory}: replaced by another process while rmqtool created it; find out which process does that"
-            )
-        return Path(f"/proc/self/fd/{held}")
 
     def keep(self, save: Callable[[Path], None], staging: Path) -> None:
         """Save files in the tool's own directory, where they stay.

@@ -7,14 +7,20 @@ What the disk does not give of what is there before counts as zeros, which is wh
 
 from __future__ import annotations
 
-from contextlib import closing
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from threading import Event
 from typing import Any, ClassVar, Literal
 
 from rmqtool.errors import UnreadableError
 from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_content
-from rmqtool.store.source import Content
+from rmqtool.store.sink import reported
+from rmqtool.store.source import Content, FileSource
 from rmqtool.store.view import StoreView
 
 
@@ -174,3 +180,32 @@ def step_json(step: Step) -> dict[str, Any]:
 def _whole(view: StoreView, path: str) -> tuple[str, int]:
     with closing(view.open(path)) as source:
         return digest_of(source, 0, source.size, salvaging=True), source.size
+
+
+@contextmanager
+def synced_meanwhile(steps: Iterable[Step]) -> Iterator[None]:
+    """Sync the files that steps take whole, during the body.
+
+    Raises:
+        WriteError: the disk does not take one. Whoever syncs it later would not be told again.
+        UnreadableError: one is gone.
+    """
+    contents = (step.content for step in steps if isinstance(step, Create | Replace))
+    places = [content.place for content in contents if isinstance(content, BuiltFile)]
+    over = Event()
+    with ThreadPoolExecutor(1) as pool:
+        syncing = pool.submit(_sync, places, over)
+        try:
+            yield
+        except BaseException:
+            over.set()
+            raise
+        syncing.result()
+
+
+def _sync(places: Iterable[Path], over: Event) -> None:
+    for place in places:
+        if over.is_set():
+            return
+        with closing(FileSource.open(place)) as source, reported(place):
+            os.fsync(source.descriptor)

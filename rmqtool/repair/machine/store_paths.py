@@ -2,6 +2,10 @@
 
 Roots are the store, the log's directories that this call names, and directories to which a link of the store leads
 where a broker has a directory. A link is followed to what belongs to the store's owner; else the call has to name it.
+
+The fence is a file in each of the log's directories with which no broker loads the store, and so none deletes from it.
+Broker: `MappedFileQueue#load` fails on a file of the wrong length, before anything is removed. An empty file would be
+deleted instead by brokers from 5.1.3 on.
 """
 
 from __future__ import annotations
@@ -15,12 +19,19 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
-from rmqtool.repair.machine.disk import Metadata
+from rmqtool.repair.machine.disk import Disk, Metadata, partial_file
 from rmqtool.repair.machine.plan import OWN_DIRECTORY, check_step_path
 from rmqtool.repair.machine.root import Root, RootPath
 from rmqtool.store.file_kinds import FENCE_NAME, is_broker_directory
 from rmqtool.store.sink import check_path
 from rmqtool.store.source import reason
+
+_FENCE_TEXT: Final = """\
+rmqtool is repairing this store, or was killed during a repair. No broker loads the store while this file is
+here. Do not delete it by hand: the store may be half repaired. To restore the store, run
+
+    rmqtool undo {root}
+"""
 
 DEFAULT_LOG: Final = ("commitlog",)
 STAGING: Final = "staging"
@@ -38,19 +49,14 @@ class StorePaths:
     """Where this call keeps replaced files, if not in the store."""
 
     @property
-    def own(self) -> Path:
-        """The directory that holds everything of the tool's own."""
-        return self.root / OWN_DIRECTORY
-
-    @property
     def undo(self) -> Path:
         """The directory of the journals, one numbered folder each."""
-        return self.own / UNDO
+        return self.root / OWN_DIRECTORY / UNDO
 
     @property
     def staging(self) -> Path:
         """Where planners build files, each run in a directory of its own."""
-        return self.own / STAGING
+        return self.root / OWN_DIRECTORY / STAGING
 
     @property
     def fences(self) -> tuple[RootPath, ...]:
@@ -92,7 +98,9 @@ class StorePaths:
             RefusedError: a link leads to a directory of somebody else.
         """
         if path.startswith("/"):
-            return self._outer(path)
+            if path not in self.outer_roots:
+                raise WriteError(f"{path}: points outside the store")
+            return self.outer_roots[path].top
         at = self.top
         names = check_path(path) if path else ()
         for depth, name in enumerate(names, 1):
@@ -120,29 +128,18 @@ class StorePaths:
 
     def is_linked(self, file: RootPath) -> bool:
         """Whether a file lies outside of the store in a directory that only a link of the store names."""
-        named = {root.identity for root in self._named.values()}
+        named = {root.identity for root in self.outer_roots.values()}
         return file.root is not self.top.root and file.root.identity not in named
 
-    @property
-    def outer_roots(self) -> tuple[Root, ...]:
-        """The log's directories outside of the store, opened once."""
-        return tuple(self._named.values())
-
     @cached_property
-    def _named(self) -> dict[str, Root]:
-        """The log's directories outside of the store, by path."""
+    def outer_roots(self) -> dict[str, Root]:
+        """The log's directories outside of the store, opened once, by path."""
         return {str(directory): Root.open(directory) for directory in self.outer_logs}
 
     @cached_property
     def _links(self) -> dict[str, Root]:
         """Directories to which links of the store lead, by their path in the store."""
         return {}
-
-    def _outer(self, path: str) -> RootPath:
-        for directory, root in self._named.items():
-            if path == directory:
-                return root.top
-        raise WriteError(f"{path}: points outside the store")
 
     def _behind_link(self, path: str, link: RootPath) -> RootPath | None:
         """What a link of the store leads to; None where there is no link."""
@@ -165,7 +162,7 @@ class StorePaths:
 
     def _demand_own_link(self, path: str, root: Root) -> None:
         """Refuse a link to a directory that the store's owner has no hand in, unless this call names the directory."""
-        if root.identity in {named.identity for named in self._named.values()}:
+        if root.identity in {named.identity for named in self.outer_roots.values()}:
             return
         state = os.fstat(root.descriptor)
         owners = {self.top.root.owner_id} | ({os.geteuid()} if os.geteuid() else set())
@@ -227,3 +224,33 @@ def demand_own(directory: RootPath, store: Root) -> None:
             f"{directory}: {problem}, where rmqtool keeps the data of repairs; nothing was changed. "
             f"Find out who created it, and move it away"
         )
+
+
+def raise_fences(places: StorePaths, disk: Disk) -> None:
+    """Put a fence into each directory of the log, on the disk when this returns; those that are there stay.
+
+    Raises:
+        WriteError: one cannot be written.
+    """
+    text = _FENCE_TEXT.format(root=places.root.resolve()).encode("utf-8", "backslashreplace")
+    for fence in places.fences:
+        if not fence.exists():
+            disk.publish(fence, text, fence_like(fence.parent))
+
+
+def lower_fences(places: StorePaths, disk: Disk) -> None:
+    """Take the fences away; brokers load the store again.
+
+    Raises:
+        WriteError: one cannot be removed.
+    """
+    for fence in places.fences:
+        for file in (partial_file(fence), fence):
+            if file.exists():
+                disk.remove(file)
+                disk.sync_directory(file.parent)
+
+
+def is_fenced(places: StorePaths) -> bool:
+    """Whether any directory of the log has a fence."""
+    return any(fence.exists() for fence in places.fences)

@@ -1,25 +1,46 @@
-"""Rolls repairs back, the latest first, and settles what a killed one left."""
+"""Rolls repairs back, the latest first, and settles what a killed one left.
+
+A store is made what a journal says it was, however far the repair came, and as often as it is tried: each file is
+restored for itself and finding it restored already is no error, so this may be killed and run again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from rmqtool.errors import RefusedError, UnreadableError, WriteError
+from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError, WriteError
 from rmqtool.repair.machine.digest import digest_of
-from rmqtool.repair.machine.disk import Disk
-from rmqtool.repair.machine.fence import is_fenced, lower_fences
-from rmqtool.repair.machine.fingerprint import FileState, file_states
+from rmqtool.repair.machine.disk import Disk, Metadata
+from rmqtool.repair.machine.fingerprint import file_states
 from rmqtool.repair.machine.interrupt import held_interrupts
-from rmqtool.repair.machine.journal import Journal, JournalState, journals
-from rmqtool.repair.machine.journal_check import CheckedJournal, checked
-from rmqtool.repair.machine.restore import demand_undoable, discard, how_left, reopen, roll_back
-from rmqtool.repair.machine.root import RootPath
-from rmqtool.repair.machine.session import Session, demand_own_directories
-from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.journal import UNDONE_SUFFIX, Journal, JournalState, journals
+from rmqtool.repair.machine.journal_check import (
+    CheckedJournal,
+    JournalEntry,
+    checked,
+    demand_restorable,
+    holds_ranges,
+    is_as_before,
+)
+from rmqtool.repair.machine.plan import OWN_DIRECTORY
+from rmqtool.repair.machine.root import RootPart, RootPath
+from rmqtool.repair.machine.session import Session, demand_own_directories, remove_empty
+from rmqtool.repair.machine.store_paths import (
+    STAGING,
+    UNDO,
+    StorePaths,
+    is_fenced,
+    lower_fences,
+    own_file_like,
+    raise_fences,
+)
 from rmqtool.store.file_kinds import FENCE_NAME
+
+STAGED_OLD = ".rmqtool-restored"
+"""Name, beside a file, under which a copy is completed before it takes its place; the store is fenced meanwhile."""
 
 SHOWN_MAX: Final = 3
 """Changed files that a refusal names."""
@@ -116,7 +137,7 @@ def settle(places: StorePaths, disk: Disk | None = None, session: Session | None
     """
     if not is_unsettled(places):
         return None
-    with _session(places, disk, session) as held, held_interrupts():
+    with nullcontext(session) if session is not None else Session(places, disk) as held, held_interrupts():
         held.lock.complete()
         known = journals(places)
         left = [journal for journal in known if journal.state is not JournalState.DONE]
@@ -131,7 +152,7 @@ def settle(places: StorePaths, disk: Disk | None = None, session: Session | None
                 roll_back(checked_journal.journal, places, held.disk, checked_journal)
         if left:
             held.note_times()
-        if not left:
+        else:
             if not known:
                 _demand_no_lost_journal(places)
             lower_fences(places, held.disk)
@@ -185,22 +206,8 @@ def _telling(journal: Journal, places: StorePaths) -> Iterator[None]:
         raise type(error)(f"{error}; {how_left(journal, places)}") from error
 
 
-@contextmanager
-def _session(places: StorePaths, disk: Disk | None, session: Session | None) -> Iterator[Session]:
-    """The session that is there, else one for this."""
-    if session is not None:
-        yield session
-        return
-    with Session(places, disk) as new:
-        yield new
-
-
 def _demand_fenced(journal: Journal, places: StorePaths) -> None:
-    """Refuse to roll a repair back by the way where its fence has gone, for a broker may have written since.
-
-    Raises:
-        RefusedError: it has.
-    """
+    """Refuse to roll a repair back by the way where its fence has gone, for a broker may have written since."""
     manifest = journal.manifest()
     if manifest is None or journal.state is not JournalState.UNFINISHED:
         return
@@ -222,8 +229,11 @@ def demand_untouched(journal: Journal, places: StorePaths) -> None:
     differing = _differing(journal, places)
     if not differing:
         for path, parts in journal.when_done().written.items():
-            if parts and not _holds(places.file(path), parts):
-                differing.append(path)
+            if not parts:
+                continue
+            with places.file(path).source() as source:
+                if any(digest_of(source, start, start + length) != digest for start, length, digest in parts):
+                    differing.append(path)
     if differing:
         named = ", ".join(differing[:SHOWN_MAX]) + (", ..." if len(differing) > SHOWN_MAX else "")
         raise RefusedError(
@@ -234,18 +244,10 @@ def demand_untouched(journal: Journal, places: StorePaths) -> None:
 
 def _differing(journal: Journal, places: StorePaths) -> list[str]:
     """Files that came, went, or have another length or time than the repair left them with."""
-    then, now = {path: FileState(*state) for path, state in journal.when_done().files.items()}, file_states(places)
-    return [path for path in sorted(then.keys() | now.keys()) if not _is_same(then.get(path), now.get(path))]
-
-
-def _is_same(then: FileState | None, now: FileState | None) -> bool:
-    """Whether a file is as the repair left it; the inode may differ, for a later repair may have been rolled back."""
-    return then is not None and now is not None and (then.size, then.mtime_ns) == (now.size, now.mtime_ns)
-
-
-def _holds(file: RootPath, parts: tuple[tuple[int, int, str], ...]) -> bool:
-    with file.source() as source:
-        return all(digest_of(source, start, start + length) == digest for start, length, digest in parts)
+    # The inode may differ: a later repair may have been rolled back.
+    then = {path: (size, mtime_ns) for path, (size, mtime_ns, _) in journal.when_done().files.items()}
+    now = {path: (state.size, state.mtime_ns) for path, state in file_states(places).items()}
+    return [path for path in sorted(then.keys() | now.keys()) if then.get(path) != now.get(path)]
 
 
 def _demand_no_lost_journal(places: StorePaths) -> None:
@@ -271,3 +273,182 @@ def _repair(journal: Journal, places: StorePaths) -> UndoableRepair:
         kept_bytes=kept_bytes,
         journal=str(journal.folder),
     )
+
+
+def roll_back(journal: Journal, places: StorePaths, disk: Disk, known: CheckedJournal | None = None) -> None:
+    """Restore every file, lower the fences and remove the journal.
+
+    Args:
+        known: what `demand_undoable` has just looked at.
+
+    Raises:
+        RefusedError: the journal names something that this call does not; nothing was changed.
+        WriteError: something cannot be written; the fences stay and the journal is whole.
+        UnreadableError: the journal, or what it saved, cannot be read or is not what was saved; likewise.
+    """
+    known = known or demand_undoable(journal, places)
+    if journal.state is JournalState.UNFINISHED:
+        _restore(known, places, disk)
+    discard(journal, places, disk, lower=True)
+
+
+def demand_undoable(journal: Journal, places: StorePaths) -> CheckedJournal:
+    """Make sure that `roll_back` can go through, before anything is changed.
+
+    Raises:
+        RefusedError, WriteError, UnreadableError: it cannot.
+    """
+    known = checked(journal, places)
+    if journal.state in (JournalState.UNFINISHED, JournalState.DONE):
+        demand_restorable(known, places)
+    return known
+
+
+def reopen(journal: Journal, places: StorePaths, disk: Disk) -> None:
+    """Put the fences up and say that a repair which is done is going to be rolled back.
+
+    Raises:
+        WriteError: something cannot be written; the repair is as good as it was.
+    """
+    raise_fences(places, disk)
+    disk.publish(journal.folder / "undoing", b"{}", own_file_like(places.top))
+
+
+def discard(journal: Journal, places: StorePaths, disk: Disk, *, lower: bool) -> None:
+    """Remove a journal that nobody needs any more, and what it has elsewhere.
+
+    Args:
+        lower: take the fences away once the journal no longer asks for anything to be done.
+    """
+    known = checked(journal, places)
+    undone = Journal(journal.number, journal.folder.with_name(f"{journal.number}{UNDONE_SUFFIX}"))
+    if journal.folder != undone.folder:
+        disk.rename(journal.folder, undone.folder)
+        disk.sync_directory(undone.folder.parent)
+    if lower:
+        lower_fences(places, disk)
+        _restore_times(known, places, disk)
+    for folder in known.folders:
+        disk.remove_tree(folder)
+        for directory in (folder.parent, folder.parent.parent):  # what somebody else put there stays
+            if directory.name not in (OWN_DIRECTORY, UNDO) or not directory.is_directory() or directory.names():
+                break
+            disk.remove_directory(directory)
+    # The manifest goes last, for it alone knows the other folders.
+    for name in sorted(undone.folder.names(), key=lambda name: name == "manifest"):
+        if (undone.folder / name).is_directory():
+            disk.remove_tree(undone.folder / name)
+        else:
+            disk.remove(undone.folder / name)
+    disk.remove_directory(undone.folder)
+    remove_empty(places, disk)
+    if lower:
+        _restore_times(known, places, disk)  # the tool's own directory may have gone from the store's
+
+
+def how_left(journal: Journal, places: StorePaths) -> str:
+    """How a store is left, looked at now, and what to run."""
+    run = f"rmqtool undo {places.root}"
+    try:
+        if is_fenced(places):
+            return f"no broker loads the store until you run {run}"
+        if journal.state in (JournalState.PREPARING, JournalState.UNDONE) or not journal.folder.exists():
+            return f"the store is unchanged; {run} removes the rest of the journal"
+        if journal.state is JournalState.DONE:
+            return f"the repair is complete and brokers load the store; {run} rolls it back"
+    except RmqtoolError as error:
+        return f"whether a broker would load the store cannot be determined ({error}); do not start it, and run {run}"
+    return f"nothing keeps brokers from loading the store: do not start one, and run {run}"
+
+
+def _restore(known: CheckedJournal, places: StorePaths, disk: Disk) -> None:
+    manifest = known.manifest
+    assert manifest is not None, "a journal without a manifest is not restored"
+    for entry in known.files:
+        # What was built and not used; the staging is another's to clear, who may not look into it either.
+        is_in_staging = entry.staged is not None and entry.staged.path.startswith(f"{OWN_DIRECTORY}/{STAGING}/")
+        if entry.staged is not None and not is_in_staging and entry.staged.exists():
+            disk.remove(entry.staged)
+        match entry.saved.action:
+            case "create":
+                if entry.file.exists():
+                    disk.remove(entry.file)
+            case "write":
+                _restore_ranges(entry, disk)
+            case _:
+                _restore_whole(entry, disk)
+    for path in reversed(manifest.made_directories):
+        directory = places.directory(path)
+        if directory.is_directory() and not directory.names():
+            disk.sync_directory(directory)  # a file system may keep a directory of which it still knows a name
+            disk.remove_directory(directory)
+    for path in manifest.directory_times:
+        disk.sync_directory(places.directory(path))
+
+
+def _restore_ranges(entry: JournalEntry, disk: Disk) -> None:
+    saved, file, metadata = entry.saved, entry.file, _known(entry)
+    _make_own(file, disk)
+    for part in saved.ranges:
+        disk.write(file, part.file_position, RootPart(entry.ranges, part.saved_position, part.length))
+    disk.truncate(file, metadata.size)
+    disk.set_times(file, metadata.atime_ns, metadata.mtime_ns)
+    disk.sync(file)
+    with file.source() as source:
+        if not holds_ranges(entry, source, saved=False):
+            raise UnreadableError(f"{saved.path}: restored bytes differ from the old content; the journal is damaged")
+
+
+def _restore_whole(entry: JournalEntry, disk: Disk) -> None:
+    saved, file, metadata = entry.saved, entry.file, _known(entry)
+    if saved.is_moved:
+        if entry.old.exists():
+            disk.rename(entry.old, file)
+            disk.sync_directory(file.parent)
+    elif not is_as_before(entry, file):
+        beside = file.with_name(STAGED_OLD)
+        if beside.exists():
+            disk.remove(beside)
+        disk.create(beside, metadata.size)
+        disk.write(beside, 0, RootPart(entry.old, 0, metadata.size))
+        # The copy has the owner and the mode that the file had; what the journal says of them proves nothing.
+        like = Metadata.of(entry.old)
+        disk.give_owner(beside, like.user_id, like.group_id, like.mode)
+        disk.set_times(beside, metadata.atime_ns, metadata.mtime_ns)
+        disk.sync(beside)
+        disk.rename(beside, file)
+        disk.sync_directory(file.parent)
+        if not is_as_before(entry, file):
+            raise UnreadableError(f"{saved.path}: the journal no longer has the old content of this file")
+
+
+def _make_own(file: RootPath, disk: Disk) -> None:
+    """Give a file that has other names a copy of its own, so that what is written does not show under those."""
+    state = file.lstat()
+    if state is None or state.st_nlink == 1:
+        return
+    beside = file.with_name(STAGED_OLD)
+    if beside.exists():
+        disk.remove(beside)
+    with file.source() as source:
+        disk.copy(source, beside)
+    disk.give_metadata(beside, Metadata.from_stat(state))
+    disk.sync(beside)
+    disk.rename(beside, file)
+    disk.sync_directory(file.parent)
+
+
+def _known(entry: JournalEntry) -> Metadata:
+    if entry.saved.metadata is None:
+        raise UnreadableError(f"{entry.saved.path}: the journal has no description of this file")
+    return entry.saved.metadata
+
+
+def _restore_times(known: CheckedJournal, places: StorePaths, disk: Disk) -> None:
+    """Of directories; last, for every name that comes or goes changes them. Failing here leaves nothing undone."""
+    times = known.manifest.directory_times if known.manifest is not None else {}
+    for path, (atime_ns, mtime_ns) in times.items():
+        directory = places.directory(path)
+        if known.may_change(directory, places):
+            with suppress(WriteError):
+                disk.set_times(directory, atime_ns, mtime_ns)

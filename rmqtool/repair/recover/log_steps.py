@@ -94,9 +94,10 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
             )
     strays = store.files.get(FileKind.STRAY_COMMITLOG, ())
     misnamed = misnamed_files(store) if strays else {}
+    directories = {segment.path.rpartition("/")[0] for segment in store.commitlog} | {"commitlog"}
     for entry in strays:
         directory = entry.path.rpartition("/")[0]
-        if entry.is_file and directory in _log_directories(store) and entry.path not in misnamed:
+        if entry.is_file and directory in directories and entry.path not in misnamed:
             yield remove_file(
                 store.view, entry.path, "a file that does not belong to the commit log may keep a broker from starting"
             )
@@ -194,10 +195,6 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
                 name = topic_text(batch.topics[number])
                 by_topic[name] = by_topic.get(name, 0) + 1
     return Loss(messages, lost_bytes, dict(sorted(by_topic.items())))
-
-
-def _log_directories(store: Store) -> set[str]:
-    return {segment.path.rpartition("/")[0] for segment in store.commitlog} | {"commitlog"}
 
 
 def _copied(store: Store, segment: Segment, size: int, staging: Path) -> Path:

@@ -9,67 +9,78 @@ a queue or the index lacks. It grows until nothing incomplete begins before it; 
 
 from __future__ import annotations
 
+import re
 import shutil
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, batch_bytes, queue_entries
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.errors import UsageError
-from rmqtool.findings.finding import MISSING_LOG_FILE, Finding, Severity
+from rmqtool.errors import UnreadableError, UnsupportedError, UsageError
+from rmqtool.findings.finding import BACKUP_BETTER, MISSING_LOG_FILE, Finding, Severity
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.derived.build import build
 from rmqtool.repair.derived.builder import dispatch_settings
 from rmqtool.repair.derived.clean_state import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.derived.database_build import build_database
-from rmqtool.repair.derived.log_window import LogWindow
-from rmqtool.repair.derived.request import BuildOptions, BuildRequest
-from rmqtool.repair.derived.result import BuildResult
-from rmqtool.repair.machine.plan import Loss, Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
-from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file
-from rmqtool.repair.missing_log import unmounted_text
-from rmqtool.repair.recover import log_steps
-from rmqtool.repair.recover.config_steps import rescue_steps
-from rmqtool.repair.recover.log_steps import MISNAMED, damage_in, loss_behind, shape_steps, tail_begin, tail_steps
-from rmqtool.repair.recover.scope import (
+from rmqtool.repair.derived.log_window import (
+    LogWindow,
     WindowTooSmall,
     demand_generations_known,
-    demand_index_head,
-    demand_no_zero_queue,
+    demand_told,
     first_window,
-    index_reaches,
-    is_misnamed_queue_file,
     larger_window,
     named_queues,
-    queue_selector,
     queues_reaching,
-    reason_for,
-    whole_window,
+    window_of,
+)
+from rmqtool.repair.derived.request import BuildOptions, BuildRequest
+from rmqtool.repair.derived.result import BuildResult
+from rmqtool.repair.machine.plan import Loss, PlannedRepair, view_over
+from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file
+from rmqtool.repair.missing_log import unmounted_text
+from rmqtool.repair.recover import log_steps
+from rmqtool.repair.recover.log_steps import (
+    MISNAMED,
+    damage_in,
+    loss_behind,
+    shape_steps,
+    tail_begin,
+    tail_steps,
 )
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import OnProgress
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, ConfigState, config_bytes, named_topics, table_of
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.dledger_files import demand_dledger_data, demand_plain_log
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.index_file import index_headers
+from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
+from rmqtool.store.source import Literal, read_range
 from rmqtool.verify.files.log_files import log_file_findings
 from rmqtool.verify.match.queue_order import QueueOrder
 from rmqtool.verify.match.removed_messages import MAY_BE_DELETED
 from rmqtool.verify.match.undispatched_headers import Doubts, misplaced_finding, record_off_by_one
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
+
+BEYOND = "config.consumer-offset-beyond-queue"
+_FROM_BACKUP: Final = "the backup can be read, the file cannot"
+_ENTRY: Final = re.compile(r'"(?P<name>[^"\\]+@[^"\\]+)"\s*:\s*\{(?P<queues>[\s0-9:,"]*)\}')
+_OFFSET: Final = re.compile(r'"?([0-9]{1,9})"?\s*:\s*"?([0-9]{1,18})"?')
 
 CATCHES_UP: Final = frozenset({"consumequeue.behind-log", "index.missing-key", "index.missing-file"})
 """What a start after a crash brings up to date by itself."""
@@ -80,7 +91,7 @@ NOT_BUILT: Final = frozenset(
     }
 )  # fmt: skip
 """Findings about queues and index that are repaired without building them again, or not at all."""
-_MISMATCH: Final = "the consume queue does not match the commit log"
+
 _QUEUE_DEPTH: Final = 4
 """Names in the path of a queue's file; a stray file there keeps a broker from starting."""
 
@@ -140,11 +151,11 @@ def plan_recover(
     shape, base = tuple(shape_steps(store, staging)), store.view
     if shape:
         settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
-        store = survey(Plan("recover", "", rules.version, shape).view_over(store.view), settings)
+        store = survey(view_over(store.view, shape), settings)
     if options.cut_at is not None and store.commitlog:
         options = replace(options, cut_at=cut_offset(store, options.cut_at, options.build.delays_ms))
     if options.full or not store.commitlog or store.queue_database is not None:
-        window = whole_window(store)
+        window = window_of(store, 0)
     else:
         window = first_window(store, rules, options.forecast, [step.path for step in shape])
     for attempt in count():
@@ -168,11 +179,7 @@ def _planned(
     shape: tuple[Step, ...],
     on_progress: OnProgress | None,
 ) -> PlannedRepair:
-    """The plan for what lies in a window.
-
-    Raises:
-        WindowTooSmall: something that is incomplete in it began before it.
-    """
+    """The plan for what lies in a window."""
     findings: list[Finding] = []
     checked = VerifyOptions(
         threads=options.threads, compiled=options.build.compiled, digest=options.build.digest, timer=window.is_whole
@@ -187,10 +194,9 @@ def _planned(
             for finding in log_file_findings(store, None)
             if finding.id == MISNAMED or (finding.physical_offset or 0) < below
         ]
-    demand_index_head(window, findings)
-    demand_no_zero_queue(window, findings)
-    recover = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress)
-    recovery = recover.run(summary.removed_before)
+    demand_told(window, findings)
+    recover = _Recover(window, rules, staging, options, tuple(findings), shape, summary.removed_before, on_progress)
+    recovery = recover.run()
     left_out = {entry.path for entry in window.left_out}
     if any(step.path in left_out for step in recovery.steps):
         raise WindowTooSmall(0)
@@ -199,8 +205,6 @@ def _planned(
 
 
 class _Recover:
-    """One run; see `plan_recover`."""
-
     def __init__(
         self,
         window: LogWindow,
@@ -209,6 +213,7 @@ class _Recover:
         options: RecoverOptions,
         findings: tuple[Finding, ...],
         shape: tuple[Step, ...],
+        again: Mapping[str, int],
         on_progress: OnProgress | None,
     ) -> None:
         store = window.store
@@ -219,16 +224,11 @@ class _Recover:
         self._on_progress = on_progress
         self._steps: list[Step] = list(shape)
         self._notes: list[str] = []
-        self._again: Mapping[str, int] = {}
+        self._again = again
+        """Where in the log topics begin again: as the check tells, then as what is built does."""
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
-    def run(self, again: Mapping[str, int]) -> PlannedRepair:
-        """The plan.
-
-        Args:
-            again: where in the log topics begin again, as the check tells.
-        """
-        self._again = again
+    def run(self) -> PlannedRepair:
         damage = tuple(finding for finding in damage_in(self._wrong) if not self._options.tolerates(finding))
         if not self._store.commitlog:
             lost = tuple(finding for finding in self._wrong if finding.id == MISSING_LOG_FILE)
@@ -242,14 +242,29 @@ class _Recover:
         self._repair_log(log_end, damage)
         doubtful = {finding.topic for finding in self._findings if finding.id == MAY_BE_DELETED and finding.topic}
         self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets, doubtful=doubtful)
-        self._steps += self._removals()
+        # Files that keep a broker from starting and hold nothing.
+        view = self._store.view
+        for entry in self._store.files.get(FileKind.STRAY_QUEUE, ()):
+            if entry.is_file and len(entry.path.split("/")) == _QUEUE_DEPTH:
+                why = "a file that does not belong to the queue may keep a broker from starting"
+                self._steps.append(remove_file(view, entry.path, why))
+        for finding in self._wrong:
+            if finding.id in ("compaction.leftover-file", "index.misnamed-file"):
+                self._steps.append(remove_file(view, finding.file, finding.message))
         built = self._build_derived(log_end)
-        misplaced = () if self._options.cuts else self._misplaced(built)
-        if misplaced:
+        if not self._options.cuts and (misplaced := self._misplaced(built)):
             stays = self._why_abort_stays(misplaced)
             return PlannedRepair((), (), self._findings, misplaced, abort_stays=stays)
-        self._steps += list(self._zero_index_files())
-        self._hand_off(built)
+        # Index files that never got an entry, unless the index is built again and they are part of it.
+        changed = {step.path for step in self._steps}
+        for finding in self._wrong:
+            if finding.id == "index.zero-file" and finding.file not in changed:
+                self._steps.append(remove_file(view, finding.file, finding.message))
+        if built is not None and self._stays is None:
+            if built.bad is None:
+                self._cut_tail(built.log_end, "nothing is after the end of the commit log")
+            self._steps += checkpoint_steps(self._store, self._rules, built.last_record, built.log_end)
+            self._steps += abort_steps(self._store)
         return PlannedRepair(
             tuple(self._steps), tuple(self._notes), self._findings, loss=loss, abort_stays=self._stays,
             again=self._again,
@@ -312,28 +327,14 @@ class _Recover:
             elif step.path not in whole and (step.path, step.file_position) not in ranges:
                 self._steps.append(step)
 
-    def _removals(self) -> Iterable[Step]:
-        """Files that keep a broker from starting and hold nothing."""
-        view = self._store.view
-        for entry in self._store.files.get(FileKind.STRAY_QUEUE, ()):
-            if entry.is_file and len(entry.path.split("/")) == _QUEUE_DEPTH:
-                yield remove_file(
-                    view, entry.path, "a file that does not belong to the queue may keep a broker from starting"
-                )
-        for finding in self._wrong:
-            if finding.id in ("compaction.leftover-file", "index.misnamed-file"):
-                yield remove_file(view, finding.file, finding.message)
-
-    def _zero_index_files(self) -> Iterable[Step]:
-        """Index files that never got an entry, unless the index is built again and they are part of it."""
-        changed = {step.path for step in self._steps}
-        for finding in self._wrong:
-            if finding.id == "index.zero-file" and finding.file not in changed:
-                yield remove_file(self._store.view, finding.file, finding.message)
-
     def _build_derived(self, log_end: int | None) -> BuildResult | None:
         """Build what is wrong; None where nothing has to be known of the log."""
-        about = [finding for finding in self._wrong if finding.id not in NOT_BUILT or is_misnamed_queue_file(finding)]
+        about = [
+            finding
+            for finding in self._wrong
+            # A broker loads a stray file of a queue as one of its own, so the queue has to be built without it.
+            if finding.id not in NOT_BUILT or (finding.id == "consumequeue.stray-file" and finding.topic is not None)
+        ]
         if self._stays is not None:
             about = [finding for finding in about if finding.id not in CATCHES_UP]
         queues = [finding for finding in about if finding.id.startswith(("consumequeue.", "rocksdb."))]
@@ -342,14 +343,30 @@ class _Recover:
         names = named_queues(queues, self._options.rebuilt)
         if log_end is not None and self._stays is None:
             names = names | queues_reaching(self._store, log_end) if names is not None else None
-            with_index = with_index or index_reaches(self._store, log_end)
-        selector, topics = queue_selector(names), frozenset(topic for topic, _ in names or ())
+            with_index = with_index or any(
+                header.end_physical_offset >= log_end
+                for header in index_headers(self._store.view, self._store.index_files)
+            )
+
+        def is_built(topic: str, queue_id: int) -> bool:
+            return names is None or (topic, queue_id) in names
+
+        selector = None if names is not None and not names else is_built
+        topics = frozenset(topic for topic, _ in names or ())
+        queue_ids = sorted({finding.id for finding in queues})
+        why = f"fix {', '.join(queue_ids)}" if queue_ids else "the consume queue does not match the commit log"
         ends_clean = self._store.has_abort and self._stays is None
         if not (queues or selector or with_index or checkpoint or ends_clean or log_end is not None):
             return None
         if self._store.queue_database is not None:
             if queues or (self._stays is None and (selector is not None or log_end is not None)):
-                self._build_database(log_end, queues, topics)
+                database = build_database(
+                    self._store, self._rules, None, log_end, self._staging, self._options.build, self._on_progress,
+                    incomplete_topics=topics,
+                )  # fmt: skip
+                self._steps += database.steps(why)
+                self._notes += database.notes
+                self._again = database.again
             selector = None
         if selector is not None and self._store.extensions and not self._window.is_whole:
             raise WindowTooSmall(0)  # the addresses of an extension's units count from its first one
@@ -360,10 +377,7 @@ class _Recover:
         self._demand_larger_than(built.log_end)
         if built.needs is not None:
             raise WindowTooSmall(built.needs)
-        self._steps += built.steps(
-            reason_for(queues, _MISMATCH),
-            "the index does not match the commit log",
-        )
+        self._steps += built.steps(why, "the index does not match the commit log")
         if with_index and not self._store.index_files and not self._window.is_whole:
             self._notes.append(
                 f"there is no index: recover rebuilds it from physical offset {self._window.begin}, as a "
@@ -373,23 +387,6 @@ class _Recover:
         self._again = {**self._again, **built.again}
         return built
 
-    def _build_database(self, log_end: int | None, queues: list[Finding], incomplete_topics: frozenset[str]) -> None:
-        """Replace the database of the consume queues, if it is not what the log says."""
-        build_options, tell = self._options.build, self._on_progress
-        database = build_database(
-            self._store,
-            self._rules,
-            None,
-            log_end,
-            self._staging,
-            build_options,
-            tell,
-            incomplete_topics=incomplete_topics,
-        )
-        self._steps += database.steps(reason_for(queues, _MISMATCH))
-        self._notes += database.notes
-        self._again = database.again
-
     def _misplaced(self, built: BuildResult | None) -> tuple[Finding, ...]:
         """Records whose wrong headers give other messages another queue offset, or take theirs."""
         if built is None or not (built.displaced or built.repeated):
@@ -398,14 +395,6 @@ class _Recover:
         delays_ms = self._options.build.delays_ms
         misplaced = misplaced_records(self._store, settings, self._findings, built.log_end, delays_ms)
         return tuple(finding for finding in misplaced if not self._options.tolerates(finding))
-
-    def _hand_off(self, built: BuildResult | None) -> None:
-        if built is None or self._stays is not None:
-            return
-        if built.bad is None:
-            self._cut_tail(built.log_end, "nothing is after the end of the commit log")
-        self._steps += checkpoint_steps(self._store, self._rules, built.last_record, built.log_end)
-        self._steps += abort_steps(self._store)
 
 
 # Checks the physical offset at which a person wants the log to end: only where a record begins can it be cut.
@@ -418,7 +407,15 @@ def cut_offset(store: Store, physical_offset: int, delays_ms: tuple[int, ...]) -
         UsageError: no record begins there.
         UnreadableError: a file may not be opened.
     """
-    offsets = _record_offsets(store, physical_offset, delays_ms)
+    around = [segment for segment in store.commitlog if segment.start <= physical_offset <= segment.end]
+    edges: set[int] = set()
+    with closing(plan_segments(store.view.open, around)) as plan:
+        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.splits))):
+            rows = batch.as_array()
+            rows = rows[rows["verdict"] == Verdict.GOOD]
+            edges.update(rows["physical_offset"].tolist())
+            edges.update((rows["physical_offset"] + rows["size"]).tolist())
+    offsets = sorted(edges)
     if not offsets:
         begin, end = store.commitlog[0].start, store.commitlog[-1].end
         raise UsageError(
@@ -430,19 +427,6 @@ def cut_offset(store: Store, physical_offset: int, delays_ms: tuple[int, ...]) -
         raise UsageError(f"--cut-at {physical_offset}: no record starts there; the nearest ones start at {near}")
     is_end = at == len(offsets) - 1 and not any(segment.start >= physical_offset for segment in store.commitlog[1:])
     return None if is_end else physical_offset
-
-
-def _record_offsets(store: Store, physical_offset: int, delays_ms: tuple[int, ...]) -> list[int]:
-    """Where records begin in the files around a physical offset, and where the last one ends, in order."""
-    around = [segment for segment in store.commitlog if segment.start <= physical_offset <= segment.end]
-    offsets: set[int] = set()
-    with closing(plan_segments(store.view.open, around)) as plan:
-        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.splits))):
-            rows = batch.as_array()
-            rows = rows[rows["verdict"] == Verdict.GOOD]
-            offsets.update(rows["physical_offset"].tolist())
-            offsets.update((rows["physical_offset"] + rows["size"]).tolist())
-    return sorted(offsets)
 
 
 # Finds the records with wrong headers that would move other messages of a queue when it is built again.
@@ -490,3 +474,115 @@ def _order(store: Store, settings: DispatchSettings, log_end: int, delays_ms: tu
     finally:
         plan.close()
     return order
+
+
+def rescue_steps(
+    store: Store, findings: Iterable[Finding], *, clamp: bool, doubtful: Collection[str]
+) -> Iterator[Step]:
+    """One step for each file.
+
+    Args:
+        clamp: set consumer offsets beyond a queue's end to that end.
+        doubtful: topics that may have been deleted; a copy that names one is not made the file before a person decides.
+
+    Raises:
+        UnreadableError: a file may not be read.
+        UnsupportedError: the consumer offsets are in RocksDB.
+    """
+    beyond, wrong = [], list(findings)
+    for finding in wrong:
+        if finding.id == BACKUP_BETTER and finding.file == CONSUMER_OFFSETS:
+            if not (clamp and any(other.id == BEYOND for other in wrong)):
+                yield _newest_offsets(store)
+        elif finding.id == BACKUP_BETTER:
+            if finding.file == TOPICS and not named_topics(read_config(store.view, TOPICS)).isdisjoint(doubtful):
+                continue
+            yield _content_step(store, finding.file, _bytes(store, f"{finding.file}.bak"), _FROM_BACKUP)
+        elif finding.id == BEYOND:
+            beyond.append(finding)
+    if clamp and beyond:
+        yield _clamped(store, beyond)
+
+
+def _newest_offsets(store: Store) -> Step:
+    """The step that writes the backup of the consumer offsets, with what the broken file has that is newer.
+
+    A cut file still has the offsets before the cut, and a broker writes each file later than its backup.
+    """
+    config = read_config(store.view, CONSUMER_OFFSETS)
+    if config.state is not ConfigState.BROKEN:
+        return _content_step(store, CONSUMER_OFFSETS, _bytes(store, f"{CONSUMER_OFFSETS}.bak"), _FROM_BACKUP)
+    value = config.value or {}
+    table = {key: dict(queues) for key, queues in table_of(config, "offsetTable").items()}
+    newer = 0
+    for name, queues in offsets_before_cut(_bytes(store, CONSUMER_OFFSETS)).items():
+        of_name = table.setdefault(name, {})
+        keys = {str(queue_id): queue_id for queue_id in of_name}
+        for queue_id, queue_offset in queues.items():
+            key = keys.get(str(queue_id), queue_id)
+            newer += max(0, queue_offset - int(of_name.get(key, 0)))
+            of_name[key] = max(queue_offset, int(of_name.get(key, queue_offset)))
+    if not newer:
+        return _content_step(store, CONSUMER_OFFSETS, _bytes(store, f"{CONSUMER_OFFSETS}.bak"), _FROM_BACKUP)
+    why = f"{_FROM_BACKUP}; what is whole in the file is newer, so consumers get {newer} messages fewer again"
+    return _content_step(store, CONSUMER_OFFSETS, config_bytes({**value, "offsetTable": table}), why)
+
+
+def offsets_before_cut(content: bytes) -> dict[str, dict[int, int]]:
+    """The consumer offsets in a file that was cut off: of each topic and group whose entry is whole.
+
+    None of a file that is broken in another way: a wrong offset would let consumers skip messages.
+    """
+    text = content.decode("utf-8", "surrogateescape")
+    begin = text.find('"offsetTable"')
+    end = text.find('"pullOffsetTable"', begin)
+    entries = [*_ENTRY.finditer(text, begin, len(text) if end < 0 else end)] if begin >= 0 else []
+    try:
+        parse_relaxed_json(text[: entries[-1].end()] + "}}" if entries else "")
+    except JsonError:
+        return {}
+    return {
+        entry["name"]: {int(queue_id): int(queue_offset) for queue_id, queue_offset in _OFFSET.findall(entry["queues"])}
+        for entry in entries
+    }
+
+
+def _clamped(store: Store, beyond: list[Finding]) -> Step:
+    config = read_config(store.view, CONSUMER_OFFSETS)
+    if config.is_database:
+        raise UnsupportedError(
+            f"{config.read_path}: the consumer offsets are in RocksDB, where rmqtool does not change them: leave out "
+            "--clamp-offsets, and set them with mqadmin once the broker runs"
+        )
+    value = config.value or {}
+    ends = {(finding.topic, finding.queue_id, finding.queue_offset): finding.expected for finding in beyond}
+    table: dict[Any, Any] = {}
+    for key, queues in value.get("offsetTable", {}).items():
+        topic = str(key).partition("@")[0]
+        table[key] = queues
+        if isinstance(queues, dict):
+            table[key] = {queue: _limited(ends, topic, queue, consumed) for queue, consumed in queues.items()}
+    why = f"{len(beyond)} consumer offsets are past the end of their queue"
+    return _content_step(store, CONSUMER_OFFSETS, config_bytes({**value, "offsetTable": table}), why)
+
+
+def _limited(ends: dict[Any, str | None], topic: str, queue: Any, queue_offset: Any) -> Any:
+    try:
+        expected = ends.get((topic, int(queue), int(queue_offset)))
+    except (TypeError, ValueError):
+        return queue_offset
+    return int(expected.rpartition(" ")[2]) if expected else queue_offset
+
+
+def _content_step(store: Store, path: str, content: bytes, why: str) -> Step:
+    if read_config(store.view, path).state is ConfigState.ABSENT:
+        return create_file(store.view, path, Literal(content), why)
+    return replace_file(store.view, path, Literal(content), why)
+
+
+def _bytes(store: Store, path: str) -> bytes:
+    entry = store.view.stat(path)
+    if entry is None:
+        raise UnreadableError(f"{path}: no longer exists")
+    with closing(store.view.open(path)) as source:
+        return read_range(source, 0, entry.size)

@@ -6,7 +6,7 @@ state, the backup that a broker would read and what log and queues show, the one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -15,12 +15,11 @@ from pathlib import Path
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.findings.account import Account
-from rmqtool.findings.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_TIMER
+from rmqtool.findings.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_TIMER, Finding
 from rmqtool.forecast.load import blocking_configs
 from rmqtool.repair.compaction import plan_compaction
 from rmqtool.repair.delays import plan_delays
-from rmqtool.repair.machine.plan import ABORT_NAME, Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import ABORT_NAME, PlannedRepair, view_over
 from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.repair.recover.log_steps import over_store
 from rmqtool.repair.timer import plan_timer
@@ -33,9 +32,6 @@ from rmqtool.store.config.config_json import DELAY_OFFSETS, TIMER_METRICS, TOPIC
 from rmqtool.store.config.read_config import StoreConfigs, read_config
 from rmqtool.store.directory import Store, survey
 from rmqtool.verify.files.lost_configs import lost_configs, topics_without_entry
-
-_Part = tuple[Callable[[Store, BrokerRules], bool], Callable[[Path], PlannedRepair]]
-"""Whether something is wrong with it, and what plans its repair in a directory for what is built."""
 
 
 def with_side_state(
@@ -53,21 +49,44 @@ def with_side_state(
         return recovery
     # Their backups are read as well.
     earlier = tuple(step for step in recovery.steps if step.path not in (DELAY_OFFSETS, TOPICS))
-    view = Plan("recover", "", rules.version, earlier).view_over(store.view)
+    view = view_over(store.view, earlier)
     after = survey(view, store.settings) if earlier else store
+
+    def asks(findings: Iterable[Finding], command: str) -> bool:
+        return any(finding.repair == command for finding in findings)
+
+    def are_delays_wrong() -> bool:
+        return asks(chain(lost_configs(after, rules), delay_findings(after, rules)), REBUILD_DELAYS)
+
+    def is_repeated() -> bool:
+        """Whether delay levels deliver some messages a second time, and that is all."""
+        return not are_delays_wrong() and any(finding.id == REPEATS for finding in delay_findings(after, rules))
+
+    def lacks_backup_topics() -> bool:
+        """Whether a broker reads the topics from a backup, and topics have queues that it does not contain."""
+        config = read_config(after.view, TOPICS)
+        return config.is_backup and bool(topics_without_entry(after, config))
+
+    # By the name of a folder for what is built: whether something is wrong, and what plans its repair.
+    parts: dict[str, tuple[Callable[[], bool], Callable[[Path], PlannedRepair]]] = {
+        "timer": (
+            lambda: asks(timer_findings(after, rules, Account()), REBUILD_TIMER),
+            partial(plan_timer, after, rules, on_progress=on_progress),
+        ),
+        "delays": (are_delays_wrong, lambda _folder: plan_delays(after, rules, on_progress)),
+        "repeats": (is_repeated, lambda _folder: plan_delays(after, rules, on_progress, whole=False)),
+        "compaction": (
+            lambda: asks(compaction_findings(after, rules, Account()), REBUILD_COMPACTION),
+            partial(plan_compaction, after, rules),
+        ),
+        "topics": (lacks_backup_topics, lambda _folder: plan_topics(after, rules)),
+        "blocked": (lambda: bool(_blocking(after, rules)), lambda _folder: _unblocked(after, rules)),
+    }
     steps, notes = list[Step](), list[str]()
-    parts: list[_Part] = [
-        (_is_timer_wrong, partial(plan_timer, after, rules, on_progress=on_progress)),
-        (_are_delays_wrong, lambda _folder: plan_delays(after, rules, on_progress)),
-        (_do_delays_repeat, lambda _folder: plan_delays(after, rules, on_progress, whole=False)),
-        (_are_compacted_topics_wrong, partial(plan_compaction, after, rules)),
-        (_lacks_backup_topics, lambda _folder: plan_topics(after, rules)),
-        (_is_start_blocked, lambda _folder: _unblocked(after, rules)),
-    ]
-    for is_wrong, plan in parts:
+    for name, (is_wrong, plan) in parts.items():
         try:
-            if is_wrong(after, rules):
-                folder = staging / is_wrong.__name__
+            if is_wrong():
+                folder = staging / name
                 folder.mkdir()
                 planned = plan(folder)
                 steps += planned.steps
@@ -79,32 +98,6 @@ def with_side_state(
     last = [step for step in kept if step.path == ABORT_NAME]
     steps = [step for step in kept if step not in last] + [over_store(store.view, step) for step in steps] + last
     return replace(recovery, steps=tuple(steps), notes=(*recovery.notes, *notes))
-
-
-def _is_timer_wrong(store: Store, rules: BrokerRules) -> bool:
-    return any(finding.repair == REBUILD_TIMER for finding in timer_findings(store, rules, Account()))
-
-
-def _are_delays_wrong(store: Store, rules: BrokerRules) -> bool:
-    findings = chain(lost_configs(store, rules), delay_findings(store, rules))
-    return any(finding.repair == REBUILD_DELAYS for finding in findings)
-
-
-def _do_delays_repeat(store: Store, rules: BrokerRules) -> bool:
-    """Whether levels deliver some messages a second time, and that is all."""
-    return not _are_delays_wrong(store, rules) and any(
-        finding.id == REPEATS for finding in delay_findings(store, rules)
-    )
-
-
-def _lacks_backup_topics(store: Store, _rules: BrokerRules) -> bool:
-    """Whether a broker reads the topics from a backup, and topics have queues that it does not contain."""
-    config = read_config(store.view, TOPICS)
-    return config.is_backup and bool(topics_without_entry(store, config))
-
-
-def _is_start_blocked(store: Store, rules: BrokerRules) -> bool:
-    return bool(_blocking(store, rules))
 
 
 def _blocking(store: Store, rules: BrokerRules) -> list[str]:
@@ -124,7 +117,3 @@ def _unblocked(store: Store, rules: BrokerRules) -> PlannedRepair:
         for path in paths
     )
     return PlannedRepair(tuple(remove_file(store.view, copy, why) for copy in copies), notes)
-
-
-def _are_compacted_topics_wrong(store: Store, rules: BrokerRules) -> bool:
-    return any(finding.repair == REBUILD_COMPACTION for finding in compaction_findings(store, rules, Account()))

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, batch_bytes, queue_entries
 from rmqtool.findings.finding import MISSING_LOG_FILE, Finding
+from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.repair.recover.log_steps import TAIL, loss_behind, tail_begin
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.rules import FINDING_IDS
+from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
+from rmqtool.scan.row_columns import message_rows
+from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import segment_name
+from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueOrder, QueueRun
 from rmqtool.verify.survey.queue_map import Open, QueueMap
 
 RANGES: Final = frozenset(FINDING_IDS.values()) - TAIL
@@ -77,11 +82,24 @@ def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[i
     """
     findings = tuple(findings)
     good_end = _good_end(store, findings, delays_ms)
-    # A file that is missing where nothing good follows is where the log may as well end.
-    missing = (damaged for damaged in _missing_files(store, findings) if damaged.start < good_end)
-    ranges = sorted((*_in_files(store, findings), *missing), key=lambda damaged: damaged.start)
+    by_path = {segment.path: segment for segment in store.commitlog}
+    ranges: list[DamagedRange] = []
+    for finding in findings:
+        segment, start, length = by_path.get(finding.file), finding.physical_offset, finding.length
+        if finding.id in RANGES and segment is not None and start is not None and length:
+            ranges.append(DamagedRange(finding.file, segment.start, segment.size, start, start + length, (start,)))
+    size = store.commitlog_file_size
+    for finding in findings:
+        begin, length = finding.physical_offset, finding.length
+        if finding.id != MISSING_LOG_FILE or not length or begin is None or not size or is_too_far(finding, size):
+            continue
+        directory = finding.file.rpartition("/")[0]
+        for start in range(begin, begin + length, size):
+            path = f"{directory}/{segment_name(start)}"
+            if start < good_end:  # where nothing good follows the log may as well end
+                ranges.append(DamagedRange(path, start, size, start, start + size, (start,), is_missing=True))
     joined: list[DamagedRange] = []
-    for damaged in ranges:
+    for damaged in sorted(ranges, key=lambda damaged: damaged.start):
         last = joined[-1] if joined else None
         if last is not None and last.path == damaged.path and damaged.start <= last.end:
             joined[-1] = replace(last, end=max(last.end, damaged.end), starts=(*last.starts, *damaged.starts))
@@ -90,28 +108,6 @@ def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[i
     if joined and joined[-1].end >= good_end:
         joined[-1] = replace(joined[-1], is_last=True)
     return tuple(joined)
-
-
-def _in_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRange]:
-    by_path = {segment.path: segment for segment in store.commitlog}
-    for finding in findings:
-        segment = by_path.get(finding.file)
-        if finding.id in RANGES and segment is not None and finding.physical_offset is not None and finding.length:
-            start = finding.physical_offset
-            yield DamagedRange(finding.file, segment.start, segment.size, start, start + finding.length, (start,))
-
-
-def _missing_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRange]:
-    size = store.commitlog_file_size
-    for finding in findings:
-        if finding.id != MISSING_LOG_FILE or not finding.length or finding.physical_offset is None or not size:
-            continue
-        if is_too_far(finding, size):
-            continue
-        directory = finding.file.rpartition("/")[0]
-        for start in range(finding.physical_offset, finding.physical_offset + finding.length, size):
-            path = f"{directory}/{segment_name(start)}"
-            yield DamagedRange(path, start, size, start, start + size, (start,), is_missing=True)
 
 
 def is_too_far(finding: Finding, file_size: int) -> bool:
@@ -211,3 +207,77 @@ def _into(number: int, queue: QueueMap, open_file: Open, starts: Any, ends: Any)
         units["base_queue_offset"][inside].astype(np.int64) if queue.is_batch else zeros,
         units["batch_size"][inside].astype(np.int64) if queue.is_batch else zeros,
     )
+
+
+class Neighbor(NamedTuple):
+    """A good record next to damage."""
+
+    physical_offset: int
+    size: int
+    store_timestamp_ms: int
+
+
+@dataclass
+class DamageContext:
+    """What one scan over the log tells.
+
+    Attributes:
+        neighbors: the good records before and after each range, in their order.
+        missing: in log order.
+        chains: each queue's good records in order.
+        misplaced: good records whose headers claim a place that they cannot have.
+    """
+
+    neighbors: list[tuple[Neighbor | None, Neighbor | None]] = field(default_factory=list)
+    missing: list[MissingRun] = field(default_factory=list)
+    chains: dict[TypedQueueKey, list[QueueRun]] = field(default_factory=dict)
+    misplaced: list[MisplacedRecord] = field(default_factory=list)
+
+
+def scan_context(
+    store: Store, ranges: Sequence[DamagedRange], settings: DispatchSettings, options: ScanOptions
+) -> DamageContext:
+    """Scan the log once.
+
+    Args:
+        options: the columns that a digest keeps are enough.
+
+    Raises:
+        UnreadableError: a file may not be opened.
+    """
+    starts = np.array([damaged.start for damaged in ranges], np.int64)
+    ends = np.array([damaged.end for damaged in ranges], np.int64)
+    sums = np.concatenate([[0], np.cumsum(ends - starts)])
+    order = QueueOrder(begins_at_zero=bool(store.commitlog) and store.commitlog[0].start == 0)
+    neighbors: list[tuple[Neighbor | None, Neighbor | None]] = []
+    last: Neighbor | None = None
+    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
+        for batch in scan_log(plan, options):
+            rows = batch.as_array()
+            if (rows["verdict"] == Verdict.STALE).any():
+                break
+            good = message_rows(rows)
+            if not good.size:
+                continue
+            at = np.searchsorted(good["physical_offset"], ends[len(neighbors) :])
+            neighbors += [
+                (_neighbour(good[number - 1]) if number else last, _neighbour(good[number]))
+                for number in at[at < good.size].tolist()
+            ]
+            last = _neighbour(good[-1])
+            for entries in queue_entries(good, batch.topics, batch_bytes(batch), settings, by_bytes=True):
+                order.take(entries)
+    neighbors += [(last, None)] * (ends.size - len(neighbors))
+
+    def damaged_between(behind: int, before: int) -> int:
+        """Bytes of damage that lie between two places."""
+        low = np.searchsorted(starts, behind, "right")
+        high = np.searchsorted(ends, before, "right")
+        return int(sums[max(low, high)] - sums[low])
+
+    missing, misplaced = order.judged(damaged_between)
+    return DamageContext(neighbors, missing, order.chains, misplaced)
+
+
+def _neighbour(row: Any) -> Neighbor:
+    return Neighbor(int(row["physical_offset"]), int(row["size"]), int(row["store_timestamp_ms"]))

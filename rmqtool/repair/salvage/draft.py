@@ -75,14 +75,18 @@ class LogDraft(Closable):
     def take_over(self, steps: Iterable[Step]) -> Iterator[Step]:
         """Take in what steps that were planned on the draft do to its own files; the steps that are left."""
         for step in steps:
-            if isinstance(step, Remove) and self._changes(step.path):
-                self._forget(step.path)
+            is_own = step.path in self._ranges or any(other.path == step.path for other in self._shape)
+            if isinstance(step, Remove) and is_own:
+                self._ranges.pop(step.path, None)
+                self._copies.pop(step.path, None)
+                self._shape = [other for other in self._shape if other.path != step.path]
                 if self._base.stat(step.path) is not None:
                     yield remove_file(self._base, step.path, step.why)
             elif isinstance(step, WriteRange) and (step.path in self._ranges or step.path in self._copies):
                 assert isinstance(step.content, Zeros), "after the end of the commit log there are only zeros"
                 self._claim(step.path, step.file_position, step.end)
-                self._blank(step)
+                for at in range(step.file_position, step.end, _COPY):  # whatever was drafted for it before
+                    self._sink.write_at(_staged(step.path), at, bytes(min(_COPY, step.end - at)))
             else:
                 yield step
 
@@ -108,7 +112,7 @@ class LogDraft(Closable):
         """
         whys = {step.path: step.why for step in self._shape}
         return (
-            *(write_range(self._base, path, position, content, self._why(path, whys, why))
+            *(write_range(self._base, path, position, content, why if path in self._ranges else whys[path])
               for path, position, content in self._writes()),
             *(replace_file(self._base, path, content, whys[path]) for path, content in self._replaced()),
             *(create_file(self._base, path, content, why, mtime_ns) for path, content, mtime_ns in self._created()),
@@ -118,22 +122,6 @@ class LogDraft(Closable):
     def _claim(self, path: str, start: int, stop: int) -> None:
         self._ranges.setdefault(path, FileRanges()).add(start, stop)
         self._sink.create(_staged(path), self._file_size)
-
-    def _changes(self, path: str) -> bool:
-        return path in self._ranges or any(step.path == path for step in self._shape)
-
-    def _forget(self, path: str) -> None:
-        self._ranges.pop(path, None)
-        self._copies.pop(path, None)
-        self._shape = [step for step in self._shape if step.path != path]
-
-    def _blank(self, step: WriteRange) -> None:
-        """Let a claimed range be zeros, whatever was drafted for it before."""
-        for at in range(step.file_position, step.end, _COPY):
-            self._sink.write_at(_staged(step.path), at, bytes(min(_COPY, step.end - at)))
-
-    def _why(self, path: str, whys: dict[str, str], why: str) -> str:
-        return why if path in self._ranges else whys[path]
 
     def _writes(self) -> Iterator[tuple[str, int, Content]]:
         """Ranges of files that stay: (path, file position, content)."""
@@ -151,7 +139,12 @@ class LogDraft(Closable):
         """Files that are replaced by a copy of the right size, in which the ranges are too."""
         for path, place in self._copies.items():
             if path in self._ranges:
-                self._copy_into(place, path)
+                with (self._staging / _staged(path)).open("rb") as source, place.open("r+b") as target:
+                    for start, end in self._ranges[path]:
+                        source.seek(start)
+                        target.seek(start)
+                        for at in range(start, end, _COPY):
+                            target.write(source.read(min(_COPY, end - at)))
             yield path, FilePart.whole(place)
 
     def _created(self) -> Iterator[tuple[str, Content, int]]:
@@ -160,14 +153,6 @@ class LogDraft(Closable):
             if self._base.stat(path) is None:
                 place = self._staging / _staged(path)
                 yield path, FilePart.whole(place), self._times_ms.get(path, 0) * _NS_PER_MS
-
-    def _copy_into(self, place: Path, path: str) -> None:
-        with (self._staging / _staged(path)).open("rb") as source, place.open("r+b") as target:
-            for start, end in self._ranges[path]:
-                source.seek(start)
-                target.seek(start)
-                for at in range(start, end, _COPY):
-                    target.write(source.read(min(_COPY, end - at)))
 
 
 def _staged(path: str) -> str:

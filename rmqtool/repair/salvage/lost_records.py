@@ -1,4 +1,9 @@
-"""Which messages a damaged range held: told by headers that are still whole, by queue units, by gaps in the queues."""
+"""Which messages a damaged range held: told by headers that are still whole, by queue units, by gaps in the queues.
+
+The log decides which of these claims fit into it; units and headers add. A queue's offsets rise along the log. A claim
+that a good record contradicts, or that breaks the order, would take the place of a message that is there; it is
+dropped, and the message counts as one of those that the gaps tell of.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from itertools import accumulate
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,23 +27,79 @@ from rmqtool.findings.account import Account
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, MULTI_QUEUE_OFFSET
-from rmqtool.formats.queue_name import QueueKey, topic_bytes
-from rmqtool.repair.salvage.damage_context import DamageContext
-from rmqtool.repair.salvage.damaged_ranges import DamagedRange, Unit, UnitsInRanges
-from rmqtool.repair.salvage.header_repair import restored
-from rmqtool.repair.salvage.lost_record import LostRecord
-from rmqtool.repair.salvage.placement import missing_before_claims, placeable
-from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.formats.queue_name import QueueKey, QueueName, TypedQueueKey, queue_name, topic_bytes, topic_text
+from rmqtool.repair.salvage.damaged_ranges import DamageContext, DamagedRange, UnitsInRanges
+from rmqtool.repair.salvage.record_repair import restored
+from rmqtool.store.directory import Store
 from rmqtool.verify.match.queue_order import MissingRun
-from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.queue_pass import QueuePass
-
-if TYPE_CHECKING:
-    from rmqtool.repair.salvage.lost_record import LostRecord
-
 
 _LMQ: Final = LMQ_PREFIX.encode()
 _EMPTY: Final = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecord:
+    """A record of a damaged range, as far as it is known.
+
+    Attributes:
+        topic: raw bytes.
+        further: (topic, queue offset) of the other queues that it stands in (multi-dispatch).
+        batch_size: messages in it, where it belongs into a batch queue.
+        physical_offset, size: where it lies; None where only its queue tells of it.
+        head: what can be read of it, if all its lengths agree.
+        restored: its bytes, where only size and magic were wrong.
+        has_unit: a unit of its queue says the same.
+        by_head: what the header says where the unit says something else.
+    """
+
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    further: tuple[QueueKey, ...] = ()
+    batch_size: int | None = None
+    physical_offset: int | None = None
+    size: int | None = None
+    head: Record | None = None
+    restored: bytes | None = None
+    has_unit: bool = False
+    by_head: LostRecord | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Physical offsets [start, end) of a record whose place is known."""
+        assert self.physical_offset is not None
+        assert self.size is not None
+        return self.physical_offset, self.physical_offset + self.size
+
+    @property
+    def tells_earlier_place(self) -> bool:
+        """Whether it says that it lies nearer to the log's start, and its queue does not say that it lies here."""
+        told = self.head.physical_offset if self.head is not None and not self.has_unit else 0
+        return 0 < told < self.place[0]
+
+    @property
+    def topic_name(self) -> str:
+        """The topic as its directory is named."""
+        return topic_text(self.topic)
+
+    @property
+    def messages(self) -> int:
+        """Messages that are lost with it."""
+        return self.batch_size or 1
+
+    @property
+    def standings(self) -> Iterator[tuple[QueueKey, int, int]]:
+        """Each queue that it stands in, its own first, with the queue offsets [first, end) that it has there."""
+        yield (self.topic, self.queue_id), self.queue_offset, self.queue_offset + self.messages
+        for topic, queue_offset in self.further:
+            yield (topic, 0 if topic.startswith(_LMQ) else self.queue_id), queue_offset, queue_offset + 1
+
+    @property
+    def queues(self) -> Iterator[QueueName]:
+        """Topic, as its directory is named, and queue id of each queue that it stands in."""
+        for (topic, queue_id), *_ in self.standings:
+            yield queue_name(topic, queue_id)
 
 
 @dataclass
@@ -66,16 +129,33 @@ class LostRecords:
             UnreadableError: a file of a queue may not be opened.
         """
         self._store, self._log, self._record_crc = store, log, record_crc
-        minimum = store.log_start
         self._queues = [
-            *self._mapped(store.queues.values(), store.consumequeue_file_size, minimum, is_batch=False),
-            *self._mapped(store.batch_queues.values(), store.batch_file_size, minimum, is_batch=True),
+            QueuePass(files, is_batch, size, store.commitlog_file_size, store.log_start, Account()).run(store.view.open)
+            for is_batch, queues, size in (
+                (False, store.queues, store.consumequeue_file_size),
+                (True, store.batch_queues, store.batch_file_size),
+            )
+            for files in queues.values()
         ]
         self._units = UnitsInRanges(self._queues, store.view.open, ranges)
 
     def heads_and_units(self, damaged: DamagedRange) -> list[LostRecord]:
         """The records of a range whose places are known, in order."""
-        return list(self._placed(damaged))
+        records: list[LostRecord] = []
+        by_unit = self._by_units(damaged)
+        end = damaged.start
+        for start in sorted({*by_unit, *damaged.starts}):
+            if start < end:
+                continue
+            following: int | None = start
+            while following is not None and (following == start or following not in by_unit):
+                record = self._at(damaged, following, by_unit.get(following))
+                if record is None:
+                    break
+                records.append(record)
+                end = record.place[1]
+                following = end if end < damaged.end else None
+        return records
 
     def of(self, ranges: Sequence[DamagedRange], around: DamageContext) -> tuple[list[LostInRange], list[MissingRun]]:
         """The records of each range, in order, and all queue offsets that good records and those leave out."""
@@ -101,27 +181,7 @@ class LostRecords:
             for unit in queue.read(self._store.view.open, queue_offset, queue_offset + 1)[1]
         )
 
-    def _mapped(self, queues: Iterable[QueueFiles], size: int, minimum: int, *, is_batch: bool) -> Iterator[QueueMap]:
-        for files in queues:
-            one = QueuePass(files, is_batch, size, self._store.commitlog_file_size, minimum, Account())
-            yield one.run(self._store.view.open)
-
     # What headers and units say
-
-    def _placed(self, damaged: DamagedRange) -> Iterator[LostRecord]:
-        by_unit = self._by_units(damaged)
-        end = damaged.start
-        for start in sorted({*by_unit, *damaged.starts}):
-            if start < end:
-                continue
-            following: int | None = start
-            while following is not None and (following == start or following not in by_unit):
-                record = self._at(damaged, following, by_unit.get(following))
-                if record is None:
-                    break
-                yield record
-                end = record.place[1]
-                following = end if end < damaged.end else None
 
     def _at(self, damaged: DamagedRange, start: int, unit: LostRecord | None) -> LostRecord | None:
         """The record at a place, by its header if that is whole, else by its unit."""
@@ -170,11 +230,15 @@ class LostRecords:
         Of those that overlap as many as can be are kept: a unit with too large a size hides no other record.
         """
         limit = damaged.file_start + damaged.file_size if damaged.is_last else damaged.end
-        claims: defaultdict[int, list[tuple[QueueMap, LostRecord]]] = defaultdict(list)
-        for queue, place, unit in self._units.between(damaged.start, limit):
-            start, size = unit[0], unit[1]
-            if size >= RECORD_SIZE_MIN and start + size <= limit:
-                claims[start].append((queue, _of_unit(queue, place, unit)))
+        claims: defaultdict[int, list[LostRecord]] = defaultdict(list)
+        for queue, place, (start, size, base, count) in self._units.between(damaged.start, limit):
+            if size < RECORD_SIZE_MIN or start + size > limit:
+                continue
+            claim = LostRecord(
+                topic_bytes(queue.topic), queue.queue_id, base if queue.is_batch else place,
+                batch_size=count if queue.is_batch else None, physical_offset=start, size=size, has_unit=True,
+            )  # fmt: skip
+            claims[start].append(claim)
         records = [record for start in sorted(claims) if (record := _one_of(claims[start])) is not None]
         kept_by_offset: dict[int, LostRecord] = {}
         end = damaged.start
@@ -238,7 +302,10 @@ class _Placed:
                     offsets, numbers = columns[queue]
                     offsets.extend(range(first, end))
                     numbers.extend([number] * (end - first))
-        self._columns = {queue: _sorted(*one) for queue, one in columns.items()}
+        self._columns: dict[QueueKey, tuple[Any, Any]] = {}
+        for queue, (offsets, numbers) in columns.items():
+            unique, at = np.unique(np.frombuffer(offsets, np.int64), return_index=True)
+            self._columns[queue] = unique, np.frombuffer(numbers, np.int64)[at]
 
     def others(self, run: MissingRun) -> Iterator[tuple[LostRecord, int, int]]:
         """Records of a run that are none of those, each with the numbers of the first and last range that may hold it.
@@ -258,11 +325,6 @@ class _Placed:
             first = int(numbers[at - 1]) if at > 0 else 0
             last = int(numbers[at]) if at < known.size else sys.maxsize
             yield LostRecord(topic, queue_id, queue_offset), first, last
-
-
-def _sorted(queue_offsets: array[int], numbers: array[int]) -> tuple[Any, Any]:
-    unique, at = np.unique(np.frombuffer(queue_offsets, np.int64), return_index=True)
-    return unique, np.frombuffer(numbers, np.int64)[at]
 
 
 def _identity(record: Record) -> tuple[int, bytes, int, int]:
@@ -299,29 +361,16 @@ def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
     )
 
 
-def _of_unit(queue: QueueMap, place: int, unit: Unit) -> LostRecord:
-    physical_offset, size, base, count = unit
-    return LostRecord(
-        topic_bytes(queue.topic),
-        queue.queue_id,
-        base if queue.is_batch else place,
-        batch_size=count if queue.is_batch else None,
-        physical_offset=physical_offset,
-        size=size,
-        has_unit=True,
-    )
-
-
-def _one_of(claims: list[tuple[QueueMap, LostRecord]]) -> LostRecord | None:
+def _one_of(claims: Sequence[LostRecord]) -> LostRecord | None:
     """The one record that units of several queues point to; None where they contradict each other.
 
     Further queues of which several units point to it are left out.
     """
-    own = [record for _, record in claims if not record.topic.startswith(_LMQ)] or [claims[0][1]]
-    if len({record.size for _, record in claims}) > 1 or len(own) > 1:
+    own = [record for record in claims if not record.topic.startswith(_LMQ)] or [claims[0]]
+    if len({record.size for record in claims}) > 1 or len(own) > 1:
         return None
-    others = [(record.topic, record.queue_offset) for _, record in claims if record is not own[0]]
-    times = Counter(record.topic for _, record in claims)
+    others = [(record.topic, record.queue_offset) for record in claims if record is not own[0]]
+    times = Counter(record.topic for record in claims)
     return replace(own[0], further=tuple(name for name in others if times[name[0]] == 1))
 
 
@@ -342,7 +391,7 @@ def add_own_queues(claims: Sequence[list[LostRecord]], missing: Sequence[Missing
         (records, at)
         for records in claims
         for at, record in enumerate(records)
-        if record.head is None and record.topic.startswith(LMQ_PREFIX.encode())
+        if record.head is None and record.topic.startswith(_LMQ)
     ]
     if not slots:
         return
@@ -370,3 +419,180 @@ def add_own_queues(claims: Sequence[list[LostRecord]], missing: Sequence[Missing
             records[at] = replace(
                 light, topic=topic, queue_id=queue_id, queue_offset=queue_offset, further=further, has_unit=False
             )
+
+
+def placeable(
+    claims: Sequence[Sequence[LostRecord]], ranges: Sequence[DamagedRange], around: DamageContext
+) -> Iterator[list[LostRecord]]:
+    """The records of each range that stood where they are said to stand.
+
+    Args:
+        claims: per range, in log order.
+    """
+    belief = Belief(around)
+    fitting = [
+        [one for record in records if (one := belief.of(record, damaged)) is not None]
+        for records, damaged in zip(claims, ranges, strict=True)
+    ]
+    queues: defaultdict[QueueKey, list[_Claim]] = defaultdict(list)
+    for records in fitting:
+        for record in records:
+            for queue, first, end in record.standings:
+                queues[queue].append((id(record), queue, first, end))
+    # The most claims whose queue offsets rise along the log, for each queue.
+    rising = {claim for claims_of_queue in queues.values() for claim in _rising(claims_of_queue)}
+    for records in fitting:
+        yield [one for record in records if (one := _kept(record, rising)) is not None]
+
+
+def missing_before_claims(
+    claims: Sequence[Sequence[LostRecord]],
+    ranges: Sequence[DamagedRange],
+    around: DamageContext,
+    *,
+    begins_at_zero: bool,
+) -> Iterator[MissingRun]:
+    """The queue offsets that are missing around claims outside of a queue's good records.
+
+    Those are the ones after its last good record, before and between the claims that follow, and, where nothing tells
+    with which offset the queue begins, the ones before its first good record, between and after the claims before
+    it. Whoever builds the queue from the log would move up what follows otherwise.
+
+    Args:
+        claims: per range, those that are believed.
+        begins_at_zero: the log's first file is there, so that all queues begin with queue offset 0.
+    """
+    starts = [damaged.start for damaged in ranges]
+    damage = list(accumulate((damaged.length for damaged in ranges), initial=0))
+
+    def runs(name: TypedQueueKey, rows: Sequence[_Row], end: int, behind: int) -> Iterator[MissingRun]:
+        is_further = name[0].startswith(_LMQ) or any(row[3] for row in rows)
+        count, begin = 0, damage[bisect_right(starts, behind)]
+        for first, stop, at, _ in rows:
+            if first < end:
+                continue  # it stands between good records
+            count += first - end
+            if count * RECORD_SIZE_MIN > damage[bisect_right(starts, at)] - begin:
+                break  # so many cannot have been lost
+            if first > end:
+                yield MissingRun(name, end, first - end, behind, at, is_further)
+            end = stop
+
+    queues: defaultdict[TypedQueueKey, list[_Row]] = defaultdict(list)
+    for records in claims:
+        for record in records:
+            for number, (queue, first, end) in enumerate(record.standings):
+                is_batch = number == 0 and record.batch_size is not None
+                queues[(*queue, is_batch)].append((first, end, record.place[0], number > 0))
+    for name, rows in queues.items():
+        chain = around.chains.get(name)
+        if chain is None:
+            yield from runs(name, rows, 0 if begins_at_zero else rows[0][0], -1)
+            continue
+        good = chain[0]
+        if not begins_at_zero and rows[0][1] <= good.first:
+            leading = [row for row in rows if row[1] <= good.first]
+            yield from runs(name, [*leading, (good.first, good.first, good.place, False)], rows[0][0], -1)
+        yield from runs(name, rows, chain[-1].end, chain[-1].last_place)
+
+
+_Row = tuple[int, int, int, bool]
+"""First queue offset and end of a claim, its place in the log, and whether it is in a light queue."""
+
+
+class Belief:
+    """What good records say about claims, one by one.
+
+    Good neighbors tell which messages are missing; a header that names another one is believed only where it continues
+    from its queue's last message, or where nothing else is missing.
+    """
+
+    def __init__(self, around: DamageContext) -> None:
+        self._around = around
+        self._runs: defaultdict[QueueKey, list[MissingRun]] = defaultdict(list)
+        for run in sorted(around.missing, key=lambda run: run.first):
+            self._runs[run.queue[:2]].append(run)
+        own = sorted((run.behind, run.before) for run in around.missing if not run.is_further)
+        self._behind = [behind for behind, _ in own]
+        self._before = list(accumulate((before for _, before in own), max))
+        """The farthest end of all runs that begin as early."""
+
+    def of(self, record: LostRecord, damaged: DamagedRange) -> LostRecord | None:
+        """The claim that is believed, of unit or header; None where neither is."""
+        if record.has_unit and self.has_room(record):
+            return self._with_fitting_further(record)
+        by_head = record.by_head if record.has_unit and record.by_head is not None else record
+        if by_head.head is not None and self._is_likely(by_head, damaged):
+            return self._with_fitting_further(by_head)
+        return None
+
+    def has_room(self, record: LostRecord) -> bool:
+        """Whether a record's own queue has room for it where it lies."""
+        queue, first, end = next(record.standings)
+        return self._has_room((*queue, record.batch_size is not None), first, end, record.place[0])
+
+    def _with_fitting_further(self, record: LostRecord) -> LostRecord:
+        """The record in those of its further queues whose good records leave room for it."""
+        _, *rows = record.standings
+        fitting = tuple(
+            name
+            for name, (queue, first, end) in zip(record.further, rows, strict=True)
+            if self._has_room((*queue, False), first, end, record.place[0])
+        )
+        return record if fitting == record.further else replace(record, further=fitting)
+
+    def _has_room(self, name: TypedQueueKey, first: int, end: int, at: int) -> bool:
+        """Whether the log has room for a claim: between good records of its queue, none of which is that message."""
+        chain = self._around.chains.get(name, [])
+        number = bisect_right(chain, first, key=lambda stretch: stretch.first)
+        if number and (chain[number - 1].end > first or chain[number - 1].last_place > at):
+            return False
+        return number == len(chain) or (at < chain[number].place and end <= chain[number].first)
+
+    def _is_likely(self, record: LostRecord, damaged: DamagedRange) -> bool:
+        """Whether a damaged record stood where its header alone says."""
+        assert record.head is not None
+        queue, first = (record.topic, record.queue_id), record.queue_offset
+        runs = self._runs.get(queue, [])
+        at = bisect_right(runs, first, key=lambda run: run.first) - 1
+        if (runs[at] if at >= 0 and runs[at].has(first) else None) is not None:
+            return True
+        chain = self._around.chains.get((*queue, record.batch_size is not None))
+        if chain and chain[-1].end <= first <= chain[-1].end + damaged.length // RECORD_SIZE_MIN:
+            return True
+        count = bisect_right(self._behind, damaged.start)
+        competes = count > 0 and self._before[count - 1] >= damaged.end
+        return not competes and record.head.physical_offset == record.physical_offset and record.queue_id >= 0
+
+
+_Claim = tuple[int, QueueKey, int, int]
+"""Id of a record, a queue, and the first queue offset and the end of what the record says to be there."""
+
+
+def _kept(record: LostRecord, claims: AbstractSet[_Claim]) -> LostRecord | None:
+    """A record in those further queues in which its claim is kept; None where that in its own queue is not."""
+    own, *rows = [(id(record), *row) in claims for row in record.standings]
+    if not own:
+        return None
+    further = tuple(name for name, is_kept in zip(record.further, rows, strict=True) if is_kept)
+    return record if further == record.further else replace(record, further=further)
+
+
+def _rising(claims: Sequence[_Claim]) -> list[_Claim]:
+    """The longest part of one queue's claims in which none begins before the one before it ends."""
+    ends: list[int] = []
+    last: list[int] = []
+    """Numbers of the claims with which the best parts of each length end; `ends` are their ends, and rise."""
+    before: list[int] = []
+    for number, (*_, first, end) in enumerate(claims):
+        length = bisect_right(ends, first)
+        before.append(last[length - 1] if length else -1)
+        at = bisect_left(ends, end)
+        if at == length:
+            ends[at : at + 1], last[at : at + 1] = [end], [number]
+    chosen: list[_Claim] = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        chosen.append(claims[number])
+        number = before[number]
+    return chosen

@@ -24,23 +24,31 @@ from rmqtool.findings.finding import Finding, Severity
 from rmqtool.formats.queue_name import topic_text
 from rmqtool.repair.derived.builder import dispatch_settings
 from rmqtool.repair.derived.request import BuildOptions
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.recover.log_steps import damage_in, is_misnamed, shape_steps
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
-from rmqtool.repair.salvage.damage_context import DamageContext, Neighbor, scan_context
-from rmqtool.repair.salvage.damaged_ranges import DamagedRange, damaged_ranges, is_too_far
+from rmqtool.repair.salvage.damaged_ranges import (
+    DamageContext,
+    DamagedRange,
+    Neighbor,
+    damaged_ranges,
+    is_too_far,
+    scan_context,
+)
 from rmqtool.repair.salvage.draft import LogDraft
-from rmqtool.repair.salvage.header_repair import DOUBTFUL, corrected_record, moved_record
-from rmqtool.repair.salvage.layout import lay_out, parts_of
-from rmqtool.repair.salvage.lost_record import LostRecord
-from rmqtool.repair.salvage.lost_records import LostRecords, place_missing
-from rmqtool.repair.salvage.multi_dispatch import add_further
-from rmqtool.repair.salvage.placement import Belief
-from rmqtool.repair.salvage.record_repair import NEEDS_CONSENT, RepairedRecord, possible_repairs
+from rmqtool.repair.salvage.layout import TombstoneEncoder, add_further, lay_out, parts_of
+from rmqtool.repair.salvage.lost_records import Belief, LostRecord, LostRecords, place_missing
+from rmqtool.repair.salvage.record_repair import (
+    DOUBTFUL,
+    NEEDS_CONSENT,
+    RepairedRecord,
+    corrected_record,
+    moved_record,
+    possible_repairs,
+)
 from rmqtool.repair.salvage.replica import Replica
 from rmqtool.repair.salvage.report import SalvageResult
-from rmqtool.repair.salvage.tombstones import TombstoneEncoder
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress
@@ -120,10 +128,15 @@ def plan_salvage(
         build = replace(options.build, shows_tombstones=options.show_lost)
         for round_number in range(ROUNDS_MAX + 1):
             tolerates = partial(_tolerates, frozenset(result.left), tolerates_all=round_number >= ROUNDS_MAX)
+            place = staging / f"round-{round_number}"
+            try:
+                place.mkdir()
+            except OSError as error:
+                raise WriteError(f"{place}: {reason(error)}") from error
             recovery = plan_recover(
                 drafted,
                 rules,
-                _new_directory(staging / f"round-{round_number}"),
+                place,
                 RecoverOptions(
                     build,
                     full=True,
@@ -171,7 +184,6 @@ class _Planner:
 
     @classmethod
     def of(cls, store: Store, rules: BrokerRules, options: SalvageOptions, draft: LogDraft) -> Self:
-        """Look at a store once."""
         build = options.build
         settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
         drafted = survey(draft.view(), settings)
@@ -181,7 +193,6 @@ class _Planner:
         return cls(rules, options, draft, settings, dispatch_settings(store, rules, build), scan)
 
     def survey_draft(self) -> Store:
-        """The store with the draft as it is now."""
         return survey(self.draft.view(), self.settings)
 
     def draft_log(self, store: Store, on_progress: OnProgress | None) -> tuple[SalvageResult, Store]:
@@ -207,7 +218,6 @@ class _Planner:
         return result, self.survey_draft()
 
     def correct_headers(self, log: Log, doubtful: Sequence[Finding]) -> SalvageResult:
-        """Set doubtful headers right where it is known what is right."""
         result, unknown = SalvageResult(), 0
         for finding in doubtful:
             record = corrected_record(log, finding, record_crc=self.scan.record_crc)
@@ -248,7 +258,6 @@ class _Planner:
         return result
 
     def _draft_record(self, log: Log, physical_offset: int, record: bytes) -> None:
-        """Draft a record with another header."""
         place = log.place(physical_offset)
         assert place is not None, "it was read from there"
         start, stop = physical_offset, physical_offset + len(record)
@@ -276,17 +285,17 @@ class _Planner:
                         f"{replica.name}: it has another commit log around {damaged.start}; not used there"
                     )
                 elif True in answers or damaged.length == damaged.file_size:
-                    filled = [(one, list(self._copy_range(replica, one))) for one in parts]
-                    result.replica_bytes += sum(end - start for _, runs in filled for start, end in runs)
-                    parts = [part for one, runs in filled for part in one.without(runs)]
+                    still_damaged: list[DamagedRange] = []
+                    for part in parts:
+                        filled: list[tuple[int, int]] = []
+                        for run in replica.records(part, self.scan):
+                            self.draft.write(part, run.start, run.read())
+                            filled.append((run.start, run.end))
+                        result.replica_bytes += sum(end - start for start, end in filled)
+                        still_damaged += part.without(filled)
+                    parts = still_damaged
             rest += parts
         return rest, result
-
-    def _copy_range(self, replica: Replica, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
-        """Copy a replica's records into a range; the parts that are filled."""
-        for run in replica.records(damaged, self.scan):
-            self.draft.write(damaged, run.start, run.read())
-            yield run.start, run.end
 
     def keep_damaged(
         self, store: Store, lost: LostRecords, ranges: Sequence[DamagedRange]
@@ -372,15 +381,6 @@ def _notes(findings: Sequence[Finding], file_size: int) -> Iterator[str]:
         if is_too_far(finding, file_size):
             text = "too many to rebuild; more likely the next file has a wrong name; brokers skip the gap"
             yield f"{finding.message}: {text}"
-
-
-def _new_directory(place: Path) -> Path:
-    """A directory of its own for each round of planning."""
-    try:
-        place.mkdir()
-    except OSError as error:
-        raise WriteError(f"{place}: {reason(error)}") from error
-    return place
 
 
 def _is_about_queues(finding: Finding) -> bool:

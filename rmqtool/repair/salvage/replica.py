@@ -14,8 +14,7 @@ from typing import Final
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT
-from rmqtool.repair.salvage.damage_context import Neighbor
-from rmqtool.repair.salvage.damaged_ranges import DamagedRange
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange, Neighbor
 from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.log import ScanOptions, reader_for, walk_split
 from rmqtool.scan.rules import Verdict

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rmqtool.errors import WriteError
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.repair.salvage.lost_record import LostRecord
+from rmqtool.repair.salvage.lost_records import LostRecord
 from rmqtool.repair.salvage.record_repair import RepairedRecord
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_salvaging, reason
@@ -75,10 +75,13 @@ _BLOCK: Final = 4 << 20
 
 def outcome_json(outcome: SalvageResult) -> dict[str, Any]:
     """The part of a plan's JSON that only `salvage` has. Lost messages next to each other in a queue are one entry."""
+    counts: Counter[str] = Counter()
+    for record in outcome.lost:
+        counts[record.topic_name] += record.messages
     return {
         "lost_for_good": {
             "messages": outcome.lost_messages,
-            "by_topic": dict(sorted(_by_topic(outcome.lost).items())),
+            "by_topic": dict(sorted(counts.items())),
             "queues": list(_runs(outcome.lost)),
         },
         "mended": {how.value: count for how, count in outcome.repaired.items()},
@@ -101,7 +104,11 @@ def write_lost_found(store: Store, outcome: SalvageResult, directory: Path) -> N
         if damaged.is_missing:
             continue
         place = directory / LOST_FOUND / f"{damaged.start:020d}-{damaged.end:020d}"
-        known = [_described(record) for record in outcome.lost if _is_in(record, damaged)]
+        known = [
+            _described(record)
+            for record in outcome.lost
+            if record.physical_offset is not None and damaged.start <= record.physical_offset < damaged.end
+        ]
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             missing = _copy(store, damaged, place.with_name(place.name + ".bin"))
@@ -127,10 +134,6 @@ def _copy(store: Store, damaged: DamagedRange, place: Path) -> list[tuple[int, i
     return missing
 
 
-def _is_in(record: LostRecord, damaged: DamagedRange) -> bool:
-    return record.physical_offset is not None and damaged.start <= record.physical_offset < damaged.end
-
-
 def _described(record: LostRecord) -> dict[str, Any]:
     description: dict[str, Any] = {
         "topic": record.topic_name,
@@ -147,13 +150,6 @@ def _described(record: LostRecord) -> dict[str, Any]:
             "properties": dict(record.head.properties),
         }
     return description
-
-
-def _by_topic(lost: Iterable[LostRecord]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for record in lost:
-        counts[record.topic_name] += record.messages
-    return counts
 
 
 def _runs(lost: Iterable[LostRecord]) -> Iterator[dict[str, Any]]:

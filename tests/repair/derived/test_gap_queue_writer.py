@@ -12,8 +12,7 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.repair.derived.build import build
-from rmqtool.repair.derived.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
-from rmqtool.repair.derived.kept_units import KeptUnits
+from rmqtool.repair.derived.gap_queue_writer import GapPreservingQueueWriter, KeptUnits, RecordOffsets
 from rmqtool.repair.derived.request import BuildRequest
 from rmqtool.store.sink import DirectorySink
 from tests.engine.memory_view import log_file, made_store, queue_file, record

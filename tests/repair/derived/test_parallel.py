@@ -15,7 +15,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.commitlog import MAGIC_BLANK, SYS_FLAG_AT
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.system_flag import TRANSACTION_ROLLBACK
-from rmqtool.repair.derived import segment_dispatch
+from rmqtool.repair.derived import parallel
 from rmqtool.repair.derived.build import build
 from rmqtool.repair.derived.request import BuildRequest
 from rmqtool.scan.runner import Runner
@@ -150,7 +150,7 @@ def test_how_many_records_are_written_at_once_does_not_matter(tmp_path: Path, mo
     # Without a message, which no unit can stand for in the log's first file, its queue is out of place from there on.
     turn_into_rollback(min((root / "commitlog").iterdir()), 4)
     alone = built(root, tmp_path / "alone")
-    for number, module in enumerate((derived_writer, segment_dispatch)):
+    for number, module in enumerate((derived_writer, parallel)):
         monkeypatch.setattr(module, "HELD_ROWS_MAX", 1)
         assert built(root, tmp_path / f"here-{number}") == alone
         assert built(root, tmp_path / f"spread-{number}", PicklingRunner()) == alone

@@ -19,6 +19,7 @@ from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.digest import BuiltFile
 from rmqtool.repair.machine.disk import Disk
 from rmqtool.repair.machine.journal import JournalState, journals
+from rmqtool.repair.machine.plan import view_over
 from rmqtool.repair.machine.steps import create_file, write_range
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import undo_latest
@@ -46,7 +47,7 @@ from tests.store_state import assert_store_unchanged
 @pytest.mark.parametrize("name", PLANS)
 def test_the_store_becomes_what_the_plan_showed(places: StorePaths, tmp_path: Path, name: str) -> None:
     plan = PLANS[name](places, tmp_path)
-    shown = plan.view_over(DirectoryView(places.root))
+    shown = view_over(DirectoryView(places.root), plan.steps)
     expected = {path: _content(shown, path) for path in _paths(shown)}
     applied = apply_plan(plan, places)
     after = DirectoryView(places.root)
@@ -85,7 +86,7 @@ def test_a_plan_is_made_and_shown_without_a_change(places: StorePaths, tmp_path:
     with assert_store_unchanged(places.root):
         plan = recovery(places, tmp_path)
         plan.to_json()
-        plan.view_over(DirectoryView(places.root)).list("")
+        view_over(DirectoryView(places.root), plan.steps).list("")
 
 
 def test_the_same_plan_is_not_applied_twice(places: StorePaths, tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_a_built_file_that_changes_before_it_is_read_back_is_refused(places: Sto
     built = BuiltFile.whole(path)
     plan = plan_of(places, [create_file(DirectoryView(places.root), NEW_QUEUE, built, "built")])
     if is_known:
-        with closing(plan.view_over(DirectoryView(places.root)).open(NEW_QUEUE)) as source:
+        with closing(view_over(DirectoryView(places.root), plan.steps).open(NEW_QUEUE)) as source:
             read_range(source, 0, 6000)
     assert (built.known_digest is not None) is is_known
 

@@ -9,8 +9,7 @@ import pytest
 from rmqtool.errors import RefusedError, WriteError
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
-from rmqtool.repair.machine.fence import is_fenced
-from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.repair.machine.undo import is_unsettled, undo_latest
 from rmqtool.store import probe_lock
 from rmqtool.store.file_kinds import FENCE_NAME

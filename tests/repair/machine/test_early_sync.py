@@ -10,8 +10,7 @@ import pytest
 
 from rmqtool.errors import WriteError
 from rmqtool.repair.machine.digest import BuiltFile
-from rmqtool.repair.machine.early_sync import synced_meanwhile
-from rmqtool.repair.machine.steps import Create, Step
+from rmqtool.repair.machine.steps import Create, Step, synced_meanwhile
 from rmqtool.store.source import Literal
 
 

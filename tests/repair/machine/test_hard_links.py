@@ -11,6 +11,7 @@ import pytest
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
 from rmqtool.repair.machine.journal_writer import copied_files
+from rmqtool.repair.machine.plan import view_over
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import undo_latest
 from rmqtool.store.view import DirectoryView
@@ -42,7 +43,7 @@ def test_a_backup_keeps_what_the_store_was(places: StorePaths, tmp_path: Path, n
     with assert_store_unchanged(backup(places.root)):
         before = files_of(places.root)
         plan = PLANS[name](places, tmp_path)
-        shown = plan.view_over(DirectoryView(places.root)).open(LOG)
+        shown = view_over(DirectoryView(places.root), plan.steps).open(LOG)
         expected = bytearray(shown.size)
         shown.read_into(0, memoryview(expected))
         shown.close()

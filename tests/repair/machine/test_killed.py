@@ -13,9 +13,8 @@ import pytest
 from rmqtool.errors import RefusedError, RmqtoolError, WriteError
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
-from rmqtool.repair.machine.fence import is_fenced
 from rmqtool.repair.machine.journal import JournalState, journals
-from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.repair.machine.undo import discard_all, is_unsettled, settle, undo_latest
 from tests.repair.small_stores import (
     PLANS,

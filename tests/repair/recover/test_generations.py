@@ -9,7 +9,7 @@ import pytest
 
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.commitlog import MAGIC_BLANK
-from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.plan import view_over
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.source import read_range
@@ -52,7 +52,7 @@ def test_a_queue_without_files_is_told_by_the_whole_log(tmp_path: Path, *, full:
     store, places = store_of([old_start, [("K", 0, 1)], [("K", 0, 2)], old_end, new])
     made = plan_recover(store, rules_for("4.9.8"), tmp_path, RecoverOptions(full=full))
     settings = Settings(**SIZES)  # type: ignore[arg-type]
-    after = survey(Plan("recover", "", "4.9.8", made.steps).view_over(store.view), settings)
+    after = survey(view_over(store.view, made.steps), settings)
     built = {queue_id for topic, queue_id in after.queues if topic == "T"}
     assert built == {0, 2}
     with_units = after.view.open(after.queues["T", 0].segments[0].path)

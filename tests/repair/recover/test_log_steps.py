@@ -9,7 +9,7 @@ import pytest
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.repair.derived.request import BuildOptions
-from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.plan import Plan, view_over
 from rmqtool.repair.recover.log_steps import tail_steps
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import Store, survey
@@ -38,7 +38,7 @@ def _recovered(store: Store, version: str, folder: Path) -> Store:
     assert not recovery.loss.messages
     plan = Plan("recover", "", version, recovery.steps)
     plan.check(("commitlog",))
-    return survey(plan.view_over(store.view), store.settings)
+    return survey(view_over(store.view, plan.steps), store.settings)
 
 
 @pytest.mark.parametrize("numbers", [(), (1,), (1, 2)])
@@ -125,7 +125,7 @@ def test_a_last_file_that_was_cut_to_nothing_is_removed(tmp_path: Path, length: 
     recovery = plan_recover(store.store(files), rules_for("5.5.0"), tmp_path, options)
     plan = Plan("recover", "", "5.5.0", recovery.steps)
     plan.check(("commitlog",))
-    recovered = survey(plan.view_over(store.store(files).view), store.settings)
+    recovered = survey(view_over(store.store(files).view, plan.steps), store.settings)
     assert "commitlog.wrong-file-size" not in above_note(verified(recovered, "5.5.0")[1])
 
 

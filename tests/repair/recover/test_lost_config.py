@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.repair.recover.config_steps import offsets_before_cut
+from rmqtool.repair.recover.plan import offsets_before_cut
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 

@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.derived.log_window import window_of
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Create, Remove, Replace, WriteRange
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets

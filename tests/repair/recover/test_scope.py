@@ -13,8 +13,7 @@ from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.repair.derived.log_window import window_of
-from rmqtool.repair.machine.plan import ABORT_NAME, Plan
-from rmqtool.repair.machine.planned_repair import PlannedRepair
+from rmqtool.repair.machine.plan import ABORT_NAME, PlannedRepair, view_over
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import open_directory
@@ -87,7 +86,7 @@ def recovered(path: Path, version: str, staging: Path, *, full: bool = False) ->
     staging.mkdir()
     store = store_of(path)
     made = plan_recover(store, rules_for(version), staging, RecoverOptions(full=full))
-    return made, survey(Plan("recover", "", version, made.steps).view_over(store.view), SETTINGS)
+    return made, survey(view_over(store.view, made.steps), SETTINGS)
 
 
 def files_of(path: Path, pattern: str) -> list[Path]:

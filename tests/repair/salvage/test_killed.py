@@ -15,13 +15,12 @@ from rmqtool.errors import RefusedError, WriteError
 from rmqtool.fixtures.recipe import Run, make_store
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
-from rmqtool.repair.machine.fence import is_fenced
 from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.journal import journals
 from rmqtool.repair.machine.output import apply_to_copy
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.steps import Create, Remove, Replace, WriteRange
-from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.repair.machine.undo import is_unsettled, settle, undo_latest
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.store.directory import survey

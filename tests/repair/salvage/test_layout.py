@@ -13,8 +13,7 @@ from rmqtool.engine.reading.record import Record
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.repair.salvage.layout import BRIDGE_MAX, Filling, lay_out
-from rmqtool.repair.salvage.lost_record import LostRecord
-from rmqtool.repair.salvage.lost_records import LostInRange
+from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord
 
 FILE_SIZE = 16 << 20
 FILE_START = 3 * FILE_SIZE

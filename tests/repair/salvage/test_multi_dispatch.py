@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.repair.salvage.lost_record import LostRecord
-from rmqtool.repair.salvage.lost_records import LostInRange
-from rmqtool.repair.salvage.multi_dispatch import add_further
+from rmqtool.repair.salvage.layout import add_further
+from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord
 from rmqtool.verify.match.queue_order import MissingRun
 
 NAMED = b"%LMQ%a"

@@ -16,7 +16,7 @@ import pytest
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.commitlog import MESSAGE_V1
 from rmqtool.repair.derived.request import BuildOptions
-from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.plan import view_over
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import Store, survey
 from tests.fuzz.tiny_recipes import TINY
@@ -89,7 +89,7 @@ def _recovered(store: Store, version: str, folder: Path) -> Content | None:
     recovery = plan_recover(store, rules, staging, options)
     if not recovery.steps or recovery.loss.messages:
         return None
-    view = Plan("recover", "", rules.version, recovery.steps).view_over(store.view)
+    view = view_over(store.view, recovery.steps)
     return content_of(survey(view, replace(store.settings, commitlog_file_size=store.commitlog_file_size)), rules)
 
 

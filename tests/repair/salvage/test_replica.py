@@ -12,7 +12,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.plan import view_over
 from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
 from rmqtool.repair.salvage.replica import Replica
 from rmqtool.store.directory import survey
@@ -68,7 +68,7 @@ def planned(root: Path, folder: Path, *donors: Path) -> Salvage:
 
 def log_after(root: Path, made: Salvage) -> dict[str, bytes]:
     assert made.recovery.damage == ()
-    view = Plan("salvage", "", VERSION, made.steps).view_over(open_directory(root))
+    view = view_over(open_directory(root), made.steps)
     found = {}
     for entry in view.list("commitlog"):
         source = view.open(entry.path)

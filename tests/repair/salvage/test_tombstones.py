@@ -10,9 +10,8 @@ from rmqtool.formats import properties, system_flag
 from rmqtool.formats.properties import HALF_TOPIC
 from rmqtool.formats.record_crc import PROPERTY_SIZE, record_crc_matches
 from rmqtool.formats.tombstone import TOMBSTONE, TOMBSTONE_TAG, TOMBSTONE_TOPIC
-from rmqtool.repair.salvage.layout import Filling
-from rmqtool.repair.salvage.lost_record import LostRecord
-from rmqtool.repair.salvage.tombstones import TombstoneEncoder
+from rmqtool.repair.salvage.layout import Filling, TombstoneEncoder
+from rmqtool.repair.salvage.lost_records import LostRecord
 from rmqtool.scan.columns import Row
 from rmqtool.scan.judge import TopicTable, judge_record
 from rmqtool.scan.rules import Verdict

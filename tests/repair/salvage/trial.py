@@ -21,7 +21,7 @@ from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.repair.derived.request import BuildOptions
-from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.plan import Plan, view_over
 from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
 from rmqtool.store.directory import Settings, Store, survey
 from tests.engine.memory_view import MemoryView
@@ -154,7 +154,7 @@ def salvaged(
     plan = Plan("salvage", "", rules.version, made.steps)
     plan.check(tuple({segment.path.rpartition("/")[0] for segment in store.commitlog}))
     settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
-    after = survey(plan.view_over(store.view), settings)
+    after = survey(view_over(store.view, plan.steps), settings)
     findings = verified(after, version)[1]
     return Salvaged(store, after, made, content_of(after, rules), dict(above_note(findings)), findings)
 
