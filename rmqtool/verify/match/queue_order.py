@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
@@ -123,10 +122,15 @@ class QueueOrder:
         for record in misplaced:
             filled[record.topic, record.queue_id].append(record.queue_offset)
         empty = [run for run in impossible if not any(map(run.has, filled[run.queue[:2]]))]
-        return misplaced, [
-            *empty,
-            *self._before_lone_records({record.physical_offset for record in misplaced}, damaged_between),
-        ]
+        # What a record that is alone in its queue lacks before it, where no other place in the log is right for it.
+        misplaced_places = {record.physical_offset for record in misplaced}
+        for queue, chain in self.chains.items() if self._begins_at_zero else ():
+            run = chain[0]
+            if not _is_alone(self._queues[queue]) or run.place in misplaced_places:
+                continue
+            if run.first > 0 and not damaged_between(-1, run.place):
+                empty.append(MissingRun(queue, 0, run.first, -1, run.place, queue in self._further))
+        return misplaced, empty
 
     def repeated(self) -> dict[TypedQueueKey, list[QueueRun]]:
         """Once judged: the runs beside the chains, of each queue, that have queue offsets of one in the chain."""
@@ -137,17 +141,6 @@ class QueueOrder:
             if again := [run for run in beside if _meets(claimed, run.first, run.end)]:
                 runs_by_queue[queue] = again
         return runs_by_queue
-
-    def _before_lone_records(
-        self, misplaced: AbstractSet[int], damaged_between: DamagedBetween
-    ) -> Iterator[MissingRun]:
-        """What a record that is alone in its queue lacks before it, where no other place in the log is right for it."""
-        for queue, chain in self.chains.items():
-            run = chain[0]
-            if not _is_alone(self._queues[queue]) or run.place in misplaced:
-                continue
-            if self._begins_at_zero and run.first > 0 and not damaged_between(-1, run.place):
-                yield MissingRun(queue, 0, run.first, -1, run.place, queue in self._further)
 
     def _broken(
         self, damaged_between: DamagedBetween
@@ -169,8 +162,14 @@ class QueueOrder:
                     unexplained.add(run.before)
                     if not _is_alone(queue_runs):  # a record alone in a queue tells nothing of what comes before it
                         impossible.append(run)
-            if not (_is_alone(queue_runs) and self._begins_at_zero and queue_runs[0].first == 0):
-                strays += [(stray.place, stray.first, queue) for stray in _strays(queue_runs, chain, unexplained)]
+            if _is_alone(queue_runs) and self._begins_at_zero and queue_runs[0].first == 0:
+                continue
+            # A stray does not follow from what lies before it in its queue, or has a queue to itself.
+            in_chain = set(map(id, chain))
+            for queue_run in queue_runs:
+                follows = id(queue_run) in in_chain and queue_run.place not in unexplained
+                if queue_run.count == 1 and (not follows or _is_alone(queue_runs)):
+                    strays.append((queue_run.place, queue_run.first, queue))
         missing.sort(key=lambda run: (run.before, run.first))
         return missing, impossible, sorted(strays)
 
@@ -231,20 +230,6 @@ def _meets(offset_ranges: Sequence[tuple[int, int]], first: int, end: int) -> bo
     return (at < len(offset_ranges) and offset_ranges[at][0] < end) or (at > 0 and offset_ranges[at - 1][1] > first)
 
 
-def _strays(
-    queue_runs: Sequence[QueueRun], chain: Sequence[QueueRun], unexplained: AbstractSet[int]
-) -> Iterator[QueueRun]:
-    """Single records that do not follow from what lies before them in their queue, or that have a queue to themselves.
-
-    Args:
-        unexplained: places of records before which messages are missing, and nothing is damaged.
-    """
-    in_chain = set(map(id, chain))
-    for run in queue_runs:
-        if run.count == 1 and (id(run) not in in_chain or run.place in unexplained or _is_alone(queue_runs)):
-            yield run
-
-
 def _misplaced(
     impossible: Sequence[MissingRun],
     explained: Sequence[MissingRun],
@@ -284,18 +269,14 @@ def _fits(
 ) -> int | None:
     """The missing queue offset that a stray among the run's neighbors must have; None where that is none, or open."""
     if queue != run.queue:
-        return queue_offset if run.has(queue_offset) and _is_near(queue, run.queue) else None
+        # Damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have.
+        if queue[2] or len(queue[0]) != len(run.queue[0]) or not run.has(queue_offset):
+            return None
+        is_impossible = queue[1] == run.queue[1] and unsafe_name(topic_text(queue[0]))
+        wrong_bytes = sum(one != two for one, two in zip(queue[0], run.queue[0], strict=True))
+        return queue_offset if is_impossible or wrong_bytes <= WRONG_BYTES_MAX else None
     in_front, behind = damaged_between(run.behind, place) > 0, damaged_between(place, run.before) > 0
     if in_front == behind:
         return run.first if run.length == 1 and not behind else None
     # What else is missing was lost on the side where the damage is.
     return run.first + run.length - 1 if in_front else run.first
-
-
-def _is_near(queue: TypedQueueKey, other: TypedQueueKey) -> bool:
-    """Whether damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have."""
-    if queue == other or queue[2] or len(queue[0]) != len(other[0]):
-        return False
-    if queue[1] == other[1] and unsafe_name(topic_text(queue[0])):
-        return True
-    return sum(one != two for one, two in zip(queue[0], other[0], strict=True)) <= WRONG_BYTES_MAX
