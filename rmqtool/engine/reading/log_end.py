@@ -65,7 +65,6 @@ def find_log_end(segments: tuple[Segment, ...], files: OpenFiles, known: Iterabl
         segments: the log's files, by their start.
         known: (physical offset, size) of the last record of each queue; the highest one that is there is the start.
             Where none is, the hop starts at the start of the last file that holds anything.
-
     """
     if not segments:
         return LogEnd(0, is_exact=True, last_record=None, reason="there is no file")
@@ -132,9 +131,8 @@ class _Hop:
                     # A blank that nothing follows is written again by the next append, so the log ends before it.
                     end = segment.start + position
                     if following < len(segments):
-                        return LogEnd(
-                            end, is_exact=False, last_record=last, reason="the file that should follow is missing"
-                        )
+                        reason = "the file that should follow is missing"
+                        return LogEnd(end, is_exact=False, last_record=last, reason=reason)
                     return LogEnd(end, is_exact=True, last_record=last, reason="the last file is full", is_full=True)
                 index, position = following, 0
         except UnreadableError as error:
@@ -150,9 +148,8 @@ class _Hop:
         behind = self._files.read(segment.path, position, QUIET_BYTES)
         if any(behind[:FRAME_SIZE]):
             return LogEnd(end, is_exact=False, last_record=last, reason="what follows is not a record")
-        if any(behind) or any(
-            any(self._files.read(later.path, 0, FRAME_SIZE)) for later in self._segments[index + 1 :]
-        ):
+        is_later_used = any(any(self._files.read(later.path, 0, FRAME_SIZE)) for later in self._segments[index + 1 :])
+        if is_later_used or any(behind):
             return LogEnd(end, is_exact=False, last_record=last, reason="zeros follow, and other bytes after them")
         return LogEnd(end, is_exact=True, last_record=last, reason="unused space follows")
 

@@ -330,7 +330,7 @@ class QueueMatch:
         return say("consumequeue.wrong-tags-code", text, expected=str(record_code), found=str(code))
 
     def _blames_record(self, mismatch: Mismatch, row: Any) -> bool:
-        """Whether the log itself says that the unit is right and the record's header is not; see `queue_sequence`.
+        """Whether the log itself says that the unit is right and the record's header is not; see `is_misplaced`.
 
         The record's own missing entry is settled with it.
         """

@@ -20,8 +20,8 @@ from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, topic_text
 from rmqtool.verify.survey.context import unsafe_name
 
-STRETCHES_MAX: Final = 1 << 20
-"""Stretches that are kept; a log that has more of them has no order to learn from."""
+RUNS_MAX: Final = 1 << 20
+"""Runs that are followed; a log that has more of them has no order to learn from."""
 
 CANDIDATES_MAX: Final = 1000
 """Strays between two neighbors of a queue among which the right one is looked for."""
@@ -93,20 +93,20 @@ class QueueOrder:
         sizes = entries.batch_sizes if entries.is_batch else np.ones_like(offsets)
         ends = offsets + sizes  # that of the highest queue offsets wraps
         starts = np.flatnonzero((offsets[1:] != ends[:-1]) | (ends[:-1] < offsets[:-1])) + 1
-        known = self._queues[queue]
+        queue_runs = self._queues[queue]
         for begin, stop in zip([0, *starts.tolist()], [*starts.tolist(), offsets.size], strict=True):
             first, place, last = int(offsets[begin]), int(places[begin]), int(places[stop - 1])
             end = int(offsets[stop - 1]) + int(sizes[stop - 1])
-            if known and known[-1].end == first:
-                known[-1].end, known[-1].last_place = end, last
-                known[-1].count += stop - begin
-            elif self._count < STRETCHES_MAX:
-                known.append(QueueRun(first, end, place, last, stop - begin))
+            if queue_runs and queue_runs[-1].end == first:
+                queue_runs[-1].end, queue_runs[-1].last_place = end, last
+                queue_runs[-1].count += stop - begin
+            elif self._count < RUNS_MAX:
+                queue_runs.append(QueueRun(first, end, place, last, stop - begin))
                 self._count += 1
 
     def take_queue_runs(self, queue: TypedQueueKey, queue_runs: Sequence[QueueRun]) -> None:
         """Take all of one queue at once, in log order."""
-        self._queues[queue] = list(queue_runs[: max(0, STRETCHES_MAX - self._count)])
+        self._queues[queue] = list(queue_runs[: max(0, RUNS_MAX - self._count)])
         self._count += len(self._queues[queue])
 
     def judged(self, damaged_between: DamagedBetween) -> tuple[list[MissingRun], list[MisplacedRecord]]:
@@ -149,7 +149,7 @@ class QueueOrder:
         missing: list[MissingRun] = []
         impossible: list[MissingRun] = []
         strays: list[tuple[int, int, TypedQueueKey]] = []
-        if self._count >= STRETCHES_MAX:
+        if self._count >= RUNS_MAX:
             return missing, impossible, strays
         for queue, queue_runs in self._queues.items():
             chain = _in_order(queue_runs)

@@ -61,7 +61,7 @@ class RecordPlaces:
         self._sound = lookup.good & (lookup.rows["prepared_transaction_offset"] != TOMBSTONE)
 
     def is_misplaced(self, queue: QueueMap, unit: Any, place: int, row: Any, queue_offset: int | None) -> bool:
-        """Whether the log says that a record belongs where a unit claims it; see `queue_sequence`.
+        """Whether the log says that a record belongs where a unit claims it; see `is_misplaced`.
 
         Args:
             place: of the unit, counted in units.

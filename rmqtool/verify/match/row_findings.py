@@ -58,12 +58,14 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
     """
     findings = _damage(context, walk, lookup, lost)
     rows, messages, rules = lookup.rows, lookup.messages, context.rules
-    for is_read, what, are_such in (
-        (rules.reads_v2, "of version 2", rows["magic"][messages] == commitlog.MAGIC_V2),
-        (rules.ipv6_hosts, "with IPv6 hosts", (rows["sys_flag"][messages] & system_flag.HOSTS_V6) != 0),
-    ):
-        if not is_read and are_such.any():
-            count, first = int(are_such.sum()), rows[messages[are_such][0]]
+    unknown = []
+    if not rules.reads_v2:
+        unknown.append(("of version 2", rows["magic"][messages] == commitlog.MAGIC_V2))
+    if not rules.ipv6_hosts:
+        unknown.append(("with IPv6 hosts", (rows["sys_flag"][messages] & system_flag.HOSTS_V6) != 0))
+    for what, are_unknown in unknown:
+        if are_unknown.any():
+            count, first = int(are_unknown.sum()), rows[messages[are_unknown][0]]
             text = f"{count} records {what}, the first one ends the commit log for {rules.version}"
             findings.append(_at(context, NOT_READABLE_BY_VERSION, first, text, count=count))
     prepared = rows["prepared_transaction_offset"][messages]

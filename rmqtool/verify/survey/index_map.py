@@ -61,16 +61,6 @@ class EntrySums:
         low, high = (int(self.totals[number // SAMPLE_EVERY]) for number in (first, stop))
         return SummedEntries(stop - first, high - low & _MASK)
 
-    def are_met(self, summed: SummedEntries, first_number: int, begin_ms: int, expected: Sequence[Array]) -> bool:
-        """Whether expected entries are those that were summed.
-
-        Args:
-            begin_ms: the file's, from which the times of its entries count.
-            expected: hashes, physical offsets and times, as many as were summed.
-        """
-        total = load_kernel(KERNEL).expected_sum(self.key, first_number, begin_ms, *expected)
-        return int(total) == summed.total
-
 
 BLOCK_ENTRIES: Final = 1 << 17
 """With what is made of them about as much as a core keeps in its cache."""
@@ -124,8 +114,15 @@ class IndexMap:
         yield from self._read(open_file, [(stop, high)])
 
     def has_sum(self, summed: SummedEntries, first_number: int, expected: Sequence[Array]) -> bool:
-        """Whether expected entries are those of a part, of which only the sum is at hand; see `parts`."""
-        return self.sums is not None and self.sums.are_met(summed, first_number, self.begin_timestamp_ms, expected)
+        """Whether expected entries are those of a part, of which only the sum is at hand; see `parts`.
+
+        Args:
+            expected: hashes, physical offsets and times, as many as were summed.
+        """
+        assert self.sums is not None, "a part was summed"
+        kernel = load_kernel(KERNEL)
+        total = kernel.expected_sum(self.sums.key, first_number, self.begin_timestamp_ms, *expected)
+        return int(total) == summed.total
 
     def _read(self, open_file: Open, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytearray]]:
         if not ranges:
