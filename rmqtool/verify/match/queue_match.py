@@ -169,7 +169,7 @@ class QueueMatch:
                 mismatches = self._without_other_delay(mismatches)
             all_mismatches += mismatches
         for key, entries in expected.items():
-            if key not in present and self.context.queue(key) is None:
+            if key not in present:
                 self._unmatched[key] = entries, np.ones(len(entries.queue_offsets), np.bool_)
         self.agrees = not (all_mismatches or self._unmatched)
         with OpenFiles(self.context.store.view) as files:
@@ -181,14 +181,15 @@ class QueueMatch:
     def _queues(self, expected: Iterable[TypedQueueKey]) -> Iterator[tuple[TypedQueueKey, QueueMap]]:
         """The queues with files that have units into the chunk, or should have; one map at a time is in memory."""
         known = set[TypedQueueKey]()
-        for name, queue_into in self.context.queues_into(self.lookup.begin, self.lookup.end):
-            if queue_into.units.touches(self.lookup.begin, self.lookup.end):
-                key = (*name, queue_into.is_batch)
+        for name, queue in self.context.queues_into(self.lookup.begin, self.lookup.end):
+            if queue.units.touches(self.lookup.begin, self.lookup.end):
+                key = (*name, queue.is_batch)
                 known.add(key)
-                yield key, queue_into
-        for expected_key in expected:
-            if expected_key not in known and (queue := self.context.queue(expected_key)) is not None:
-                yield expected_key, queue
+                yield key, queue
+        for key in expected:
+            without_units = self.context.queue(key) if key not in known else None
+            if without_units is not None:
+                yield key, without_units
 
     def _resolved(self, queue: QueueMap, units: Array) -> Array:
         """The units with the tags code of the queue's extension where they have an address that leads to one."""
