@@ -99,9 +99,14 @@ class State:
         try:
             if entry is None or entry["file"] != [segment.size, segment.entry.mtime_ns]:
                 return None
-            result = _decoded(entry["result"])
+            stored = msgspec.convert(entry["result"], _Stored)
+            runs = {
+                name: [Missing(run[0].encode("latin-1"), *run[1:]) for run in getattr(stored, name)]
+                for name in _MISSING
+            }
         except (KeyError, TypeError, ValueError, RecursionError):
             return None
+        result = SplitResult(**{**msgspec.structs.asdict(stored), **runs})
         return result if _can_be(result, segment) else None
 
     def add(self, segment: Segment, result: SplitResult) -> None:
@@ -113,17 +118,14 @@ class State:
         """
         if self.path is None:
             return
-        self.done[segment.path] = {"file": [segment.size, segment.entry.mtime_ns], "result": _encoded(result)}
+        stored = {
+            **{name: value for name, value in asdict(result).items() if name != "placed"},
+            "findings": [finding.as_json() for finding in result.findings],
+            **{name: [[run[0].decode("latin-1"), *run[1:]] for run in getattr(result, name)] for name in _MISSING},
+        }
+        self.done[segment.path] = {"file": [segment.size, segment.entry.mtime_ns], "result": stored}
         document = {"format": _FORMAT, "rules": self.rules, "depth": self.depth, "done": self.done}
         replace_own(self.path, OwnFile.VERIFY_STATE, json.dumps(document))
-
-
-def _encoded(result: SplitResult) -> dict[str, Any]:
-    return {
-        **{name: value for name, value in asdict(result).items() if name != "placed"},
-        "findings": [finding.as_json() for finding in result.findings],
-        **{name: [[run[0].decode("latin-1"), *run[1:]] for run in getattr(result, name)] for name in _MISSING},
-    }
 
 
 def _can_be(result: SplitResult, segment: Segment) -> bool:
@@ -140,10 +142,3 @@ def _can_be(result: SplitResult, segment: Segment) -> bool:
         and all(first <= place <= end or place == 0 for place in places)
         and all(finding.id in BY_ID for finding in result.findings)
     )
-
-
-def _decoded(encoded: dict[str, Any]) -> SplitResult:
-    """Raises ValueError where a value is of another type than it was written with."""
-    stored = msgspec.convert(encoded, _Stored)
-    runs = {name: [Missing(run[0].encode("latin-1"), *run[1:]) for run in getattr(stored, name)] for name in _MISSING}
-    return SplitResult(**{**msgspec.structs.asdict(stored), **runs})

@@ -36,8 +36,7 @@ from rmqtool.commands.repairs.repair_request import RepairRequest
 from rmqtool.commands.repairs.repair_run import Planner, RepairRun
 from rmqtool.commands.repairs.salvage import salvage_planner
 from rmqtool.engine.queues.queue import Queue
-from rmqtool.engine.reading.log_marks import file_times, index_headers
-from rmqtool.engine.reading.summary import StoreSummary, summarize
+from rmqtool.engine.reading.summary import StoreSummary, file_times, index_headers, summarize
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import RmqtoolError, UnreadableError
 from rmqtool.findings.finding import Finding

@@ -33,8 +33,7 @@ from rmqtool.commands.reading.get_explained import explanation
 from rmqtool.commands.reading.get_question import Question
 from rmqtool.commands.screen import screen
 from rmqtool.engine.queues.unit import Boundary
-from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult
-from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.reader import DEFAULT_COUNT, QueryResult, Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats.message_id import message_ids

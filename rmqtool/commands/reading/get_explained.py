@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.commands.messages import Messages
 from rmqtool.engine.reading.message_places import SEARCHED_MAX, MessagePlaces, log_bytes, places_of, search_log
-from rmqtool.engine.reading.query import DEFAULT_COUNT
-from rmqtool.engine.reading.reader import Reader
+from rmqtool.engine.reading.reader import DEFAULT_COUNT, Reader
 from rmqtool.engine.reading.stored_message import StoredMessage
 from rmqtool.formats.message_id import message_ids
 from rmqtool.formats.properties import MULTI_DISPATCH

@@ -11,6 +11,7 @@ Broker: `CommitLog#recoverNormally`, which reads the last files' records whole a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.source import read_range
-from rmqtool.store.view import StoreView
 
 RECORDS_MAX: Final = 200_000
 """Records that are hopped over, about half a second."""
@@ -65,16 +65,23 @@ def find_log_end(segments: tuple[Segment, ...], files: OpenFiles, known: Iterabl
         segments: the log's files, by their start.
         known: (physical offset, size) of the last record of each queue; the highest one that is there is the start.
             Where none is, the hop starts at the start of the last file that holds anything.
-
     """
     if not segments:
         return LogEnd(0, is_exact=True, last_record=None, reason="there is no file")
     hop = _Hop(segments, files)
+    starts = [segment.start for segment in segments]
     for physical_offset, size in sorted(set(known), reverse=True)[:CANDIDATES_MAX]:
-        index = hop.segment_of(physical_offset)
-        if index is not None and hop.is_record(index, physical_offset - segments[index].start, size):
-            return hop.follow(index, physical_offset - segments[index].start)
-    return hop.follow(hop.last_used(), 0)
+        index = bisect_right(starts, physical_offset) - 1
+        if index < 0 or physical_offset >= segments[index].end:
+            continue
+        with suppress(UnreadableError):
+            if hop.record_size(index, physical_offset - starts[index]) == size > 0:
+                return hop.follow(index, physical_offset - starts[index])
+    for index in range(len(segments) - 1, 0, -1):
+        with suppress(UnreadableError):
+            if any(files.read(segments[index].path, 0, FRAME_SIZE)):
+                return hop.follow(index, 0)
+    return hop.follow(0, 0)
 
 
 class _Hop:
@@ -86,31 +93,6 @@ class _Hop:
         self._window = b""
         self._window_at = (-1, 0)
         self._bytes_read = 0
-        self._index, self._position = 0, 0
-        self._last: int | None = None
-
-    def segment_of(self, physical_offset: int) -> int | None:
-        """Number of the file that holds a physical offset."""
-        for index in range(len(self._segments) - 1, -1, -1):
-            segment = self._segments[index]
-            if segment.start <= physical_offset:
-                return index if physical_offset < segment.end else None
-        return None
-
-    def last_used(self) -> int:
-        """Number of the last file whose first bytes are not zero; the first one if there is none."""
-        for index in range(len(self._segments) - 1, -1, -1):
-            with suppress(UnreadableError):
-                if any(self._files.read(self._segments[index].path, 0, FRAME_SIZE)):
-                    return index
-        return 0
-
-    def is_record(self, index: int, position: int, size: int) -> bool:
-        """Whether a message of this size lies at a place."""
-        try:
-            return self.record_size(index, position) == size > 0
-        except UnreadableError:
-            return False
 
     def record_size(self, index: int, position: int) -> int | None:
         """Size of the message at a place; None where its frame or its own offset says that it is none.
@@ -129,43 +111,35 @@ class _Hop:
 
     def follow(self, index: int, position: int) -> LogEnd:
         """Hop on from the start of a record, across files."""
-        self._index, self._position, self._last = index, position, None
-        try:
-            return self._follow(index, position)
-        except UnreadableError as error:
-            end = self._segments[self._index].start + self._position
-            return LogEnd(end, is_exact=False, last_record=self._last, reason=f"not readable there:  {error}")
-
-    def _follow(self, index: int, position: int) -> LogEnd:
+        segments = self._segments
         last: int | None = None
-        for _ in range(RECORDS_MAX):
-            self._index, self._position, self._last = index, position, last
-            segment = self._segments[index]
-            if self._bytes_read > READ_MAX:
-                break
-            size = self.record_size(index, position)
-            if size is not None:
-                last = segment.start + position
-                position += size
-                if position < segment.size:
-                    continue
-            elif not self._is_blank(index, position):
-                return self._stopped(index, position, last)
-            following = index + 1
-            if following == len(self._segments) or self._segments[following].start != segment.end:
-                # A blank that nothing follows is written again by the next append, so the log ends before it.
-                return self._ended(index, position, last)
-            index, position = following, 0
-        end = self._segments[index].start + position
-        return LogEnd(
-            end, is_exact=False, last_record=last, reason="the commit log continues; it was not followed further"
-        )
-
-    def _ended(self, index: int, position: int, last: int | None) -> LogEnd:
-        end = self._segments[index].start + position
-        if index + 1 < len(self._segments):
-            return LogEnd(end, is_exact=False, last_record=last, reason="the file that should follow is missing")
-        return LogEnd(end, is_exact=True, last_record=last, reason="the last file is full", is_full=True)
+        try:
+            for _ in range(RECORDS_MAX):
+                segment, end = segments[index], segments[index].start + position
+                if self._bytes_read > READ_MAX:
+                    break
+                size = self.record_size(index, position)
+                if size is None and not self._is_blank(index, position):
+                    return self._stopped(index, position, last)
+                if size is not None:
+                    last = end
+                    position += size
+                    if position < segment.size:
+                        continue
+                following = index + 1
+                if following == len(segments) or segments[following].start != segment.end:
+                    # A blank that nothing follows is written again by the next append, so the log ends before it.
+                    end = segment.start + position
+                    if following < len(segments):
+                        reason = "the file that should follow is missing"
+                        return LogEnd(end, is_exact=False, last_record=last, reason=reason)
+                    return LogEnd(end, is_exact=True, last_record=last, reason="the last file is full", is_full=True)
+                index, position = following, 0
+        except UnreadableError as error:
+            return LogEnd(end, is_exact=False, last_record=last, reason=f"not readable there:  {error}")
+        end = segments[index].start + position
+        reason = "the commit log continues; it was not followed further"
+        return LogEnd(end, is_exact=False, last_record=last, reason=reason)
 
     def _stopped(self, index: int, position: int, last: int | None) -> LogEnd:
         """The end at something that is neither a record nor a blank."""
@@ -174,10 +148,8 @@ class _Hop:
         behind = self._files.read(segment.path, position, QUIET_BYTES)
         if any(behind[:FRAME_SIZE]):
             return LogEnd(end, is_exact=False, last_record=last, reason="what follows is not a record")
-        later = any(
-            any(self._files.read(later_segment.path, 0, FRAME_SIZE)) for later_segment in self._segments[index + 1 :]
-        )
-        if later or any(behind):
+        is_later_used = any(any(self._files.read(later.path, 0, FRAME_SIZE)) for later in self._segments[index + 1 :])
+        if is_later_used or any(behind):
             return LogEnd(end, is_exact=False, last_record=last, reason="zeros follow, and other bytes after them")
         return LogEnd(end, is_exact=True, last_record=last, reason="unused space follows")
 
@@ -239,7 +211,11 @@ def log_tail(store: Store, known: Iterable[tuple[int, int]] = (), *, least: int 
     segments = store.commitlog
     count = len(segments)
     try:
-        while count and _is_zero(store.view, segments[count - 1]):
+        while count:
+            segment = segments[count - 1]
+            with closing(store.view.open(segment.path)) as source:
+                if any(read_range(source, 0, FRAME_SIZE)) or last_data_end(source, 0, segment.size):
+                    break
             count -= 1
     except UnreadableError:
         return None
@@ -248,27 +224,16 @@ def log_tail(store: Store, known: Iterable[tuple[int, int]] = (), *, least: int 
         return None
     if count == 0:
         return LogTail(zeros[0].start, zeros[0].end, zeros[1:])
+    last = segments[count - 1]
     with OpenFiles(store.view) as files:
-        end = find_log_end(segments[count - 1 : count], files, known)
-    if not end.is_exact or (not end.is_full and _data_end(store.view, segments[count - 1]) > end.physical_offset):
+        end = find_log_end((last,), files, known)
+    if not end.is_exact:
         return None
-    last_end = segments[count - 1].start + (store.commitlog_file_size or segments[count - 1].size)
+    if not end.is_full:
+        with closing(store.view.open(last.path)) as source:
+            if last.start + last_data_end(source, 0, last.size) > end.physical_offset:
+                return None
+    last_end = last.start + (store.commitlog_file_size or last.size)
     if end.is_full and zeros[0].start == last_end:
         return LogTail(last_end, zeros[0].end, zeros[1:])
     return LogTail(end.physical_offset, last_end, zeros)
-
-
-def _is_zero(view: StoreView, segment: Segment) -> bool:
-    """Whether a file holds nothing but zeros.
-
-    Raises:
-        UnreadableError: it cannot be read.
-    """
-    with closing(view.open(segment.path)) as source:
-        return not any(read_range(source, 0, FRAME_SIZE)) and last_data_end(source, 0, segment.size) == 0
-
-
-def _data_end(view: StoreView, segment: Segment) -> int:
-    """Physical offset after the last byte of a file that is not zero."""
-    with closing(view.open(segment.path)) as source:
-        return segment.start + last_data_end(source, 0, segment.size)

@@ -27,7 +27,12 @@ def is_log_missing(store: Store) -> bool:
         return False
     if not store.is_log_listed:
         return False
-    was_written = _had_messages(store) or any(log.committed_index is not None for log in logs)
+    checkpoint = readable_checkpoint(store)
+    if checkpoint is not None and checkpoint.commitlog_timestamp_ms > 0:
+        return True
+    if FileKind.TIERED in store.files and read_tiered(store.view).is_used:
+        return True
+    was_written = any(log.committed_index is not None for log in logs)
     return was_written or bool(store.queues or store.batch_queues or store.index_files)
 
 
@@ -52,11 +57,14 @@ def absent_directories(store: Store) -> tuple[str, ...]:
     log = store.loadable_log
     has_gap = any(before.end < after.start for before, after in pairwise(log))
     holding = {segment.path.rpartition("/")[0] for segment in log} | {*store.settings.dledger_directories}
-    return tuple(
-        directory
-        for directory in store.settings.commitlog_directories
-        if _is_absent(store, directory) or (has_gap and directory.rstrip("/") not in holding)
-    )
+    absent = []
+    for directory in store.settings.commitlog_directories:
+        is_absent = False
+        with suppress(UnreadableError):
+            is_absent = store.view.stat(directory) is None
+        if is_absent or (has_gap and directory.rstrip("/") not in holding):
+            absent.append(directory)
+    return tuple(absent)
 
 
 def log_holders(store: Store) -> tuple[str, ...]:
@@ -66,28 +74,12 @@ def log_holders(store: Store) -> tuple[str, ...]:
     holders: dict[str, None] = {}
     for directory in (*named, *unknown):
         below = [entry.path for entry in _listed(store, directory) if entry.is_directory][:_LOOKED_AT_MAX]
-        candidates = below if directory in named else (directory, *below)
-        holders |= dict.fromkeys(path for path in candidates if _holds_log(store, path))
+        for path in below if directory in named else (directory, *below):
+            if any(entry.is_file and is_segment_name(entry.name) for entry in _listed(store, path)):
+                holders[path] = None
     return tuple(holders)
-
-
-def _is_absent(store: Store, directory: str) -> bool:
-    with suppress(UnreadableError):
-        return store.view.stat(directory) is None
-    return False
-
-
-def _holds_log(store: Store, directory: str) -> bool:
-    return any(entry.is_file and is_segment_name(entry.name) for entry in _listed(store, directory))
 
 
 def _listed(store: Store, directory: str) -> Iterator[Entry]:
     with suppress(UnreadableError):
         yield from store.view.list(directory)
-
-
-def _had_messages(store: Store) -> bool:
-    """Whether the checkpoint, or the metadata of a tiered store, knows of a message."""
-    checkpoint = readable_checkpoint(store)
-    is_known = checkpoint is not None and checkpoint.commitlog_timestamp_ms > 0
-    return is_known or (FileKind.TIERED in store.files and read_tiered(store.view).is_used)

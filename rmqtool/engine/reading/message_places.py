@@ -7,12 +7,11 @@ or queries do not find what is there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from rmqtool.engine.reading.query import COUNT_MAX
-from rmqtool.engine.reading.reader import Reader
+from rmqtool.engine.reading.reader import COUNT_MAX, Reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
 from rmqtool.errors import UnsupportedError
@@ -69,20 +68,30 @@ def places_of(reader: Reader, message: StoredMessage, compacted: frozenset[str])
         return None
     if record.prepared_transaction_offset == TOMBSTONE:
         return None
-    in_queue, leads_to = None, None
-    if record.transaction in _QUEUED and record.topic not in compacted:
-        in_queue, leads_to = _in_queue(reader, record, message.physical_offset)
-    in_index, missing_key = _in_index(reader, record, message.physical_offset)
-    return MessagePlaces(
-        message.physical_offset,
-        record.topic,
-        record.queue_id,
-        _queue_offset(record),
-        in_queue,
-        in_index,
-        leads_to,
-        missing_key,
-    )
+    physical_offset, topic, queue_id = message.physical_offset, record.topic, record.queue_id
+    # The header of a batch does not say where it stands in its queue.
+    base = record.properties.get(INNER_BASE, "")
+    queue_offset = int(base) if base.isdecimal() and len(base) < len(str(JAVA_LONG_MAX)) else record.queue_offset
+    in_queue: bool | None = None
+    leads_to = None
+    if record.transaction in _QUEUED and topic not in compacted:
+        with suppress(UnsupportedError):
+            unit = reader.queue(topic, queue_id).unit_at(queue_offset)
+            in_queue = False
+            if unit is not None and unit.record_size > 0:
+                in_queue = (unit.physical_offset, unit.record_size) == (physical_offset, record.size)
+                leads_to = None if in_queue else unit.physical_offset
+    in_index: bool | None = None
+    missing_key = None
+    keys = tuple(dict.fromkeys((*((record.unique_key,) if record.unique_key else ()), *record.keys)))
+    if keys and record.transaction != "rollback" and reader.store.index_files:
+        answers = [_finds(reader, record, key, physical_offset) for key in keys]
+        missing_key = next((key for key, answer in zip(keys, answers, strict=True) if answer is False), None)
+        if missing_key is not None:
+            in_index = False
+        elif None not in answers:
+            in_index = True
+    return MessagePlaces(physical_offset, topic, queue_id, queue_offset, in_queue, in_index, leads_to, missing_key)
 
 
 def search_log(reader: Reader, row_filter: RowFilter, queue_offset: int | None = None) -> Iterator[StoredMessage]:
@@ -108,35 +117,6 @@ def search_log(reader: Reader, row_filter: RowFilter, queue_offset: int | None =
 def log_bytes(reader: Reader) -> int:
     """How many bytes a search of the log would read at most."""
     return sum(segment.entry.allocated_bytes for segment in reader.store.commitlog)
-
-
-def _queue_offset(record: Record) -> int:
-    """Where it stands in its queue; the header of a batch says nothing."""
-    text = record.properties.get(INNER_BASE, "")
-    return int(text) if text.isdecimal() and len(text) < len(str(JAVA_LONG_MAX)) else record.queue_offset
-
-
-def _in_queue(reader: Reader, record: Record, physical_offset: int) -> tuple[bool | None, int | None]:
-    try:
-        unit = reader.queue(record.topic, record.queue_id).unit_at(_queue_offset(record))
-    except UnsupportedError:
-        return None, None
-    if unit is None or unit.record_size <= 0:
-        return False, None
-    is_same = (unit.physical_offset, unit.record_size) == (physical_offset, record.size)
-    return is_same, None if is_same else unit.physical_offset
-
-
-def _in_index(reader: Reader, record: Record, physical_offset: int) -> tuple[bool | None, str | None]:
-    """Whether the index finds a message by each of its keys, and the first one by which it does not."""
-    keys = tuple(dict.fromkeys((*((record.unique_key,) if record.unique_key else ()), *record.keys)))
-    if not keys or record.transaction == "rollback" or not reader.store.index_files:
-        return None, None
-    answers = [_finds(reader, record, key, physical_offset) for key in keys]
-    missing = next((key for key, answer in zip(keys, answers, strict=True) if answer is False), None)
-    if missing is not None:
-        return False, missing
-    return (None if None in answers else True), None
 
 
 def _finds(reader: Reader, record: Record, key: str, physical_offset: int) -> bool | None:

@@ -52,10 +52,16 @@ def units_without_file(store: Store, topic: str, directories: set[str], ranges: 
     """A row (physical offset, record size) for each message of a topic whose unit points into the ranges."""
     row_blocks = [np.empty((0, 2), np.int64)]
     for name, queue, directory in queues_of(store):
-        if name == topic and directory in directories:
-            dtype = unit_format(is_batch=directory.startswith("batch")).dtype
-            for segment in queue.segments:
-                for units in _blocks(store, segment.path, dtype):
+        if name != topic or directory not in directories:
+            continue
+        dtype = unit_format(is_batch=directory.startswith("batch")).dtype
+        for segment in queue.segments:
+            try:
+                source = store.view.open(segment.path)
+            except UnreadableError:
+                continue
+            with closing(source):
+                for units in _read(source, 0, last_data_end(source, 0, source.size), dtype):
                     starts, sizes = units["physical_offset"].astype(np.int64), units["record_size"].astype(np.int64)
                     counts = (starts >= 0) & (sizes > 0) & (sizes != FILLER_UNIT[1])
                     if store.commitlog_file_size:
@@ -93,15 +99,6 @@ def _reach_into(starts: Array, sizes: Array, ranges: Iterable[Range]) -> Array:
     for begin, end in ranges:
         reaches |= (starts < end) & (starts + sizes > begin)
     return reaches
-
-
-def _blocks(store: Store, path: str, dtype: np.dtype[Any]) -> Iterator[Array]:
-    try:
-        source = store.view.open(path)
-    except UnreadableError:
-        return
-    with closing(source):
-        yield from _read(source, 0, last_data_end(source, 0, source.size), dtype)
 
 
 def _read(source: ByteSource, begin: int, end: int, dtype: np.dtype[Any]) -> Iterator[Array]:

@@ -2,20 +2,29 @@
 
 What is answered is what a broker of the given version would answer right after load, if that changed nothing; what load
 would change is for the room `forecast` to say.
+
+Broker: `DefaultMessageStore#getMessage`, `#isTheBatchFull`, `#nextOffsetCorrection`, `#queryMessage`,
+`FilterAPI#buildSubscriptionData`, `ExpressionMessageFilter#isMatchedByConsumeQueue`, `IndexService#queryOffset`,
+`IndexFile#selectPhyOffset`, `#isTimeMatched`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Final
+
 from rmqtool.engine.queues.kinds import QueueSource, open_queue, queue_names
 from rmqtool.engine.queues.queue import Queue
-from rmqtool.engine.queues.unit import Boundary
-from rmqtool.engine.reading.pull import GetMessageResult, PullLimits, parse_tag_filter, pull
-from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult, query
-from rmqtool.engine.reading.stored_message import StoredMessage, message_at
+from rmqtool.engine.queues.unit import Boundary, QueueUnit
+from rmqtool.engine.reading.stored_message import StoredMessage, message_at, message_of_unit
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError, UnsupportedError, UsageError
+from rmqtool.formats import index
+from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.message_id import parse_offset_message_id
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.quantities import JAVA_LONG_MAX
@@ -24,7 +33,100 @@ from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import demand_plain_log
+from rmqtool.store.index_file import IndexFile
 from rmqtool.store.source import Closable
+
+DEFAULT_COUNT: Final = 32
+COUNT_MAX: Final = 64
+"""`maxMsgsNumBatch`: more messages are never looked up by a key at once."""
+MEMORY_RATIO = 0.4
+
+
+@dataclass(frozen=True)
+class TagFilter:
+    """The tags asked for; None lets everything through."""
+
+    tags: frozenset[str] | None
+    codes: frozenset[int]
+
+    def lets_through(self, unit: QueueUnit) -> bool:
+        """Whether the broker hands the unit's message out; other tags of the same hash pass too.
+
+        A code that stands in an extension that cannot be read lets its message through.
+        """
+        code = unit.tags_code
+        if self.tags is None or code is None:
+            return True
+        low = code & 0xFFFFFFFF
+        return (low - (1 << 32) if low & 0x80000000 else low) in self.codes
+
+
+def parse_tag_filter(expression: str | None) -> TagFilter:
+    """The filter of an expression: None, nothing or `*` for all, else tags between `||`.
+
+    Raises:
+        UsageError: it names no tag at all.
+    """
+    if not expression or expression == "*":
+        return TagFilter(None, frozenset())
+    tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
+    if not tags:
+        raise UsageError(f"no tag in the expression {expression!r}")
+    return TagFilter(tags, frozenset(map(java_hash, tags)))
+
+
+class GetMessageStatus(Enum):
+    """How a pull ended (`GetMessageStatus`)."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+@dataclass(frozen=True)
+class PullLimits:
+    """What ends a pull early; the defaults are the broker's."""
+
+    broker_memory_bytes: int | None = None
+    """Of the broker's machine: what lies further back than `MEMORY_RATIO` of it is on disk. None: all in memory."""
+    count_in_memory: int = 32
+    bytes_in_memory: int = 262_144
+    count_on_disk: int = 8
+    bytes_on_disk: int = 65_536
+    unit_bytes_examined: int = 16_000
+    queue_files: int = 1
+    """Queue files that one pull looks into while it has found nothing, where the version can look into several."""
+
+
+@dataclass(frozen=True)
+class GetMessageResult:
+    """The answer to a pull."""
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: tuple[StoredMessage, ...]
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """The answer to a query by key."""
+
+    messages: tuple[StoredMessage, ...]
+    """What the broker hands out, by physical offset; the index knows hashes only, so any may be something else."""
+    carries_key: tuple[bool, ...]
+    """For each message, whether its record really has the key (or tag)."""
+    indexed_physical_offsets: tuple[int, ...]
+    """What the index answered, sorted; it may point to what is gone, and more than once to the same."""
+    never_ends: bool
+    """A chain goes in a circle without a hit: the broker would look forever."""
+
 
 DEFAULT_LIMITS = PullLimits()
 
@@ -73,7 +175,11 @@ class Reader(Closable):
         """
         name = (topic, queue_id)
         if name not in self._queues:
-            self._demand_queues()
+            database = self.store.queue_database
+            if database is not None and database.failure is RocksFailure.NO_LIBRARY:
+                raise UnsupportedError(f"the consume queues are in RocksDB; {database.reason}")
+            if database is not None and database.failure is not None:
+                raise UnreadableError(f"{database.directory}: the consume queues in RocksDB: {database.reason}")
             source = QueueSource(self.store, self.rules, self._files, self.log.minimum)
             self._queues[name] = open_queue(source, name, quickly=self._quickly)
         return self._queues[name]
@@ -100,7 +206,63 @@ class Reader(Closable):
         """
         tag_filter = parse_tag_filter(tag_expression)
         queue = self.queue(topic, queue_id)
-        return pull(queue, self.log, self.rules, queue_offset, max_count, tag_filter, limits, self._corrected)
+        minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
+        outside = self._outside(queue_offset, minimum, maximum)
+        if outside is not None:
+            return GetMessageResult(*outside, minimum, maximum, ())
+        batch = _Batch(self.log, limits, max_count)
+        status = GetMessageStatus.NO_MATCHED_MESSAGE
+        following = queue_offset
+        examined_max = max(limits.unit_bytes_examined, max_count * queue.unit_size)
+        for _ in range(limits.queue_files if self.rules.extra_files_per_pull else 1):
+            if batch.bytes > 0 or following >= maximum:
+                break
+            units = queue.units_from(following, max_count)
+            if units is None:
+                status = GetMessageStatus.OFFSET_FOUND_NULL
+                following = self._corrected(following, queue.next_file_queue_offset(following))
+                break
+            skip_below: int | None = None
+            for unit in units:
+                if following >= maximum or (unit.queue_offset - queue_offset) * queue.unit_size >= examined_max:
+                    break
+                skipped = skip_below is not None and unit.physical_offset < skip_below
+                if (self.rules.limits_before_skipping or not skipped) and batch.is_full_for(unit):
+                    break
+                following = unit.queue_offset + unit.message_count
+                if skipped:
+                    continue
+                if not tag_filter.lets_through(unit):
+                    if batch.bytes == 0:
+                        status = GetMessageStatus.NO_MATCHED_MESSAGE
+                    continue
+                message = message_of_unit(self.log, unit)
+                if message is None:
+                    if batch.bytes == 0:
+                        status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                    skip_below = self.log.next_file_start(unit.physical_offset)
+                    continue
+                batch.add(message, unit)
+                status = GetMessageStatus.FOUND
+                skip_below = None
+        return GetMessageResult(status, following, minimum, maximum, tuple(batch.messages))
+
+    def _outside(self, queue_offset: int, minimum: int, maximum: int) -> tuple[GetMessageStatus, int] | None:
+        """Status and next offset where there is nothing to look for at the offset."""
+        if maximum == 0:
+            return GetMessageStatus.NO_MESSAGE_IN_QUEUE, self._corrected(queue_offset, 0)
+        if queue_offset < minimum:
+            return GetMessageStatus.OFFSET_TOO_SMALL, self._corrected(queue_offset, minimum)
+        if queue_offset == maximum:
+            return GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset
+        if queue_offset > maximum:
+            restarts = self.rules.overflow_restarts_at_zero and minimum == 0
+            return GetMessageStatus.OFFSET_OVERFLOW_BADLY, self._corrected(queue_offset, 0 if restarts else maximum)
+        return None
+
+    def _corrected(self, asked: int, suggested: int) -> int:
+        """The next offset of a consumer (`#nextOffsetCorrection`)."""
+        return asked if self._is_slave else suggested
 
     def query_message(
         self,
@@ -127,9 +289,32 @@ class Reader(Closable):
             if any(entry.size for entry in entries):
                 raise UnsupportedError("the number of hash slots of the index cannot be inferred; pass --index-slots N")
             entries = ()
-        return query(
-            entries, slot_count or 1, self._files, self.log, topic, key, max_count, begin_ms, end_ms, by_tag=by_tag
+        text = index.tag_text(topic, key) if by_tag else index.key_text(topic, key)
+        key_hash, count = index.key_hash(text), min(max_count, COUNT_MAX)
+        hits: list[int] = []
+        never_ends = False
+        for entry in reversed(entries):
+            file = IndexFile(partial(self._files.read, entry.path), slot_count or 1)
+            first_ms, last_ms = file.header.begin_timestamp_ms, file.header.end_timestamp_ms
+            is_inside = begin_ms < first_ms and end_ms > last_ms
+            if is_inside or first_ms <= begin_ms <= last_ms or first_ms <= end_ms <= last_ms:
+                file_hits, never_ends = _chain_hits(file, key_hash, count - len(hits), begin_ms, end_ms)
+                hits += file_hits
+            if first_ms < begin_ms or len(hits) >= count or never_ends:
+                break
+        hits.sort()
+        messages = [] if never_ends else [message_at(self.log, at, first_file_for_zero=False) for at in hits]
+        # The broker decodes the first one to learn its time, and passes it over where it cannot.
+        if messages and (messages[0] is None or messages[0].record is None or not messages[0].record.is_decodable):
+            messages[0] = None
+        served = tuple(message for message in messages if message is not None)
+        carries_key = (
+            (record := message.record) is not None
+            and record.topic == topic
+            and (record.tags == key if by_tag else key in record.keys or key == record.unique_key)
+            for message in served
         )
+        return QueryResult(served, tuple(carries_key), tuple(hits), never_ends)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """What lies at a physical offset; None where nothing can be read (`DefaultMessageStore#lookMessageByOffset`).
@@ -167,15 +352,69 @@ class Reader(Closable):
         """Close the files."""
         self._files.close()
 
-    def _demand_queues(self) -> None:
-        database = self.store.queue_database
-        if database is not None and database.failure is RocksFailure.NO_LIBRARY:
-            raise UnsupportedError(f"the consume queues are in RocksDB; {database.reason}")
-        if database is not None and database.failure is not None:
-            raise UnreadableError(f"{database.directory}: the consume queues in RocksDB: {database.reason}")
 
-    def _corrected(self, asked: int, suggested: int) -> int:
-        return asked if self._is_slave else suggested
+class _Batch:
+    """What a pull has collected, and whether one more unit fits."""
+
+    def __init__(self, log: Log, limits: PullLimits, max_count: int) -> None:
+        self.messages: list[StoredMessage] = []
+        self.bytes = 0
+        self._count = 0
+        self._log_end = log.end
+        self._bytes_max = log.rules.pull_bytes_max
+        self._limits = limits
+        self._max_count = max_count
+
+    def add(self, message: StoredMessage, unit: QueueUnit) -> None:
+        self.messages.append(message)
+        self.bytes += unit.record_size
+        self._count += unit.message_count
+
+    def is_full_for(self, unit: QueueUnit) -> bool:
+        if self.bytes == 0 or self._count == 0:
+            return False
+        total = self.bytes + unit.record_size
+        if self._count + unit.message_count > self._max_count:
+            return True
+        if self._bytes_max is not None and total > self._bytes_max:
+            return True
+        limits, memory = self._limits, self._limits.broker_memory_bytes
+        if memory is not None and self._log_end - unit.physical_offset > memory * MEMORY_RATIO:
+            return total > limits.bytes_on_disk or self._count > limits.count_on_disk - 1
+        return total > limits.bytes_in_memory or self._count > limits.count_in_memory - 1
+
+
+def _chain_hits(file: IndexFile, sought_hash: int, count: int, begin_ms: int, end_ms: int) -> tuple[list[int], bool]:
+    """Physical offsets of up to `count` entries of a hash, the newest first, and whether the broker looks forever.
+
+    A circle is gone round as long as it brings hits, as the broker does.
+    """
+    hits: list[int] = []
+    following = file.header.next_entry_number
+    number = file.newest_entry(sought_hash)
+    if number <= 0 or number > following or following <= 1:
+        return hits, False
+    # A sound chain only leads to lower numbers, so every circle contains a step upwards.
+    hits_at_step_up: dict[int, int] = {}
+    while len(hits) < count:
+        key_hash, physical_offset, seconds, previous = file.entry(number)
+        if seconds < 0:
+            break
+        time_ms = file.header.begin_timestamp_ms + seconds * 1000
+        if key_hash == sought_hash and begin_ms <= time_ms <= end_ms:
+            hits.append(physical_offset)
+        if previous <= 0 or previous > following or previous == number or time_ms < begin_ms:
+            break
+        if previous > number:
+            if number in hits_at_step_up:
+                # What endless rounds through these hits would bring; a circle can have millions of entries.
+                circle = hits[hits_at_step_up[number] :]
+                while circle and len(hits) < count:
+                    hits += circle[: count - len(hits)]
+                return hits, not circle
+            hits_at_step_up[number] = len(hits)
+        number = previous
+    return hits, False
 
 
 def open_reader(

@@ -101,28 +101,23 @@ def _older_tail(batches: Iterable[Batch]) -> ResurrectedTail | None:
         if not len(rows):
             continue
         candidates[6][candidates[6] < 0] = rows["store_timestamp_ms"][0]
-        kept = _still_newer(candidates, int(rows["store_timestamp_ms"].max()), int(rows["born_timestamp_ms"].max()))
-        candidates = np.concatenate([kept, _newer_than_the_rest(rows, count, last_ms)], axis=1)[:, :_CANDIDATES_MAX]
+        stored_ms, born_ms = int(rows["store_timestamp_ms"].max()), int(rows["born_timestamp_ms"].max())
+        still_newer = candidates[:, (candidates[2] - STALE_MARGIN_MS > stored_ms) & (candidates[3] > born_ms)]
+        still_newer[4] = np.maximum(still_newer[4], stored_ms)
+        newer = _newer_than_the_rest(rows, count, last_ms)
+        candidates = np.concatenate([still_newer, newer], axis=1)[:, :_CANDIDATES_MAX]
         count += len(rows)
         end = int(rows[-1]["physical_offset"] + rows[-1]["size"])
         last_ms = int(rows[-1]["store_timestamp_ms"])
     for begin, number, before_ms, born_ms, newest_ms, earlier_ms, later_ms in candidates.T.tolist():
-        is_doubtful = born_ms == JAVA_LONG_MAX and _is_flipped(before_ms, earlier_ms, later_ms)
-        if number < count and not is_doubtful:
-            return ResurrectedTail(begin, end, count - number, before_ms, newest_ms)
+        if number == count:
+            continue
+        if born_ms == JAVA_LONG_MAX and any(
+            max(0, earlier_ms) <= before_ms ^ 1 << bit <= later_ms for bit in range(63)
+        ):
+            continue  # one flipped bit explains a time that is newer than those around it
+        return ResurrectedTail(begin, end, count - number, before_ms, newest_ms)
     return None
-
-
-def _is_flipped(time_ms: int, earlier_ms: int, later_ms: int) -> bool:
-    """Whether one flipped bit explains a time that is newer than those around it."""
-    return any(max(0, earlier_ms) <= time_ms ^ 1 << bit <= later_ms for bit in range(63))
-
-
-def _still_newer(candidates: NDArray[np.int64], stored_ms: int, born_ms: int) -> NDArray[np.int64]:
-    """The candidates that are newer than records with these newest times too."""
-    kept = candidates[:, (candidates[2] - STALE_MARGIN_MS > stored_ms) & (candidates[3] > born_ms)]
-    kept[4] = np.maximum(kept[4], stored_ms)
-    return kept
 
 
 def _newer_than_the_rest(rows: Any, count: int, last_ms: int) -> NDArray[np.int64]:

@@ -1,11 +1,13 @@
 """What a store holds, at a glance: the log's ends, the queues' ends, the counts; no body but the last one is read.
 
-What cannot be read is said in `problems` and left unknown, never reported as absent.
+What cannot be read is said in `problems` and left unknown, never reported as absent. Where files lie in the log and in
+time is read from a sample of them on a large store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
@@ -21,12 +23,14 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.abort import parse_abort
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.index import HEADER_SIZE, IndexHeader
+from rmqtool.scan.first_time import first_store_time_ms
 from rmqtool.store.config.config_database import read_config_databases
 from rmqtool.store.config.tiered import tiered_root
 from rmqtool.store.databases.rocksdb_files import has_to_open
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories
+from rmqtool.store.source import read_range
 
 LAST_BODY_MAX: Final = 64 << 20
 """Bytes of the last record's body up to which its CRC is looked at."""
@@ -50,8 +54,6 @@ UNDECODED_KINDS: Final = (
     FileKind.TIERED,
 )
 """Kinds that are told apart and counted, and whose content is not read."""
-
-Found = TypeVar("Found")
 
 
 class Shutdown(StrEnum):
@@ -103,73 +105,74 @@ def summarize(store: Store, rules: BrokerRules, on_queue: Callable[[Queue], None
         on_queue: is given each queue that can be read, while its files are open.
     """
     problems = list(map(str, store.unread_places))
-    tiered = (tiered_root(store.view) if FileKind.TIERED in store.files else None) or ""
+    abort, checkpoint_file = store.first(FileKind.ABORT), store.first(FileKind.CHECKPOINT)
+    if store.has_abort:
+        shutdown = Shutdown.ABNORMAL
+    elif store.commitlog or checkpoint_file or store.files.get(FileKind.DLEDGER) or store.queues or store.index_files:
+        shutdown = Shutdown.CLEAN
+    else:
+        shutdown = Shutdown.NEVER_STARTED
     with OpenFiles(store.view) as files:
         log = Log(store, rules, files)
         queues, last_records = _queues(store, rules, files, log.minimum, problems, on_queue)
         end, last = _end(log, find_log_end(store.commitlog, files, last_records), problems)
-        return StoreSummary(
-            shutdown=_shutdown(store),
-            abort_process_id=_abort_process_id(store, files, problems),
-            min_physical_offset=store.commitlog[0].start if store.commitlog else None,
-            log_end=end,
-            first_store_timestamp_ms=_first_timestamp(log, problems),
-            last_store_timestamp_ms=last.store_timestamp_ms if last is not None else None,
-            queues=queues,
-            index_entry_count=_index_entry_count(store, files, problems),
-            checkpoint=_checkpoint(store, files, problems),
-            undecoded={kind: len(store.files[kind]) for kind in _undecoded(store)},
-            unknown_files=(
-                *(entry.path for kind in UNKNOWN_KINDS for entry in store.files.get(kind, ())),
-                *(f"{directory}/" for directory in store.unknown_directories if not tiered.startswith(f"{directory}/")),
-            ),
-            has_unfinished_repair=any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())),
-            unlisted=_unlisted(store),
-            problems=tuple(dict.fromkeys(problems)),
-        )
+        abort_text = _read(files, abort.path, 32, problems) if abort is not None else None
+        first_timestamp_ms = _first_timestamp(log, problems)
+        entry_counts: list[int] = []
+        for entry in store.index_files:
+            raw = _read(files, entry.path, HEADER_SIZE, problems)
+            if raw is None:
+                break
+            # Numbers begin at 1; a header of nothing but zeros belongs to a file that was only just made.
+            entry_counts.append(max(0, IndexHeader.parse(raw).next_entry_number - 1))
+        times = None
+        if checkpoint_file is not None and checkpoint_file.is_file and checkpoint_file.size < FIELDS_SIZE:
+            text = f"{checkpoint_file.path}: {checkpoint_file.size} bytes long, too short for its times"
+            problems.append(text)
+        elif checkpoint_file is not None:
+            times = _read(files, checkpoint_file.path, FIELDS_SIZE, problems)
 
+    def is_decoded(kind: FileKind) -> bool:
+        if kind is FileKind.CONSUMEQUEUE_ROCKSDB:
+            return store.queue_kind == "rocksdb" and store.are_queues_known
+        if kind is FileKind.CONFIG_ROCKSDB:
+            return all(database.failure is None for database in read_config_databases(store.view))
+        return kind is FileKind.ROCKSDB and not has_to_open(store.view, store.files[kind])
 
-def _undecoded(store: Store) -> Iterator[FileKind]:
-    for kind in UNDECODED_KINDS:
-        is_read = kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_kind == "rocksdb" and store.are_queues_known
-        if kind is FileKind.CONFIG_ROCKSDB and kind in store.files:
-            is_read = all(database.failure is None for database in read_config_databases(store.view))
-        is_read |= kind is FileKind.ROCKSDB and not has_to_open(store.view, store.files.get(kind, ()))
-        if kind in store.files and not is_read:
-            yield kind
+    def is_listed(directory: str) -> bool:
+        try:
+            store.view.list(directory)
+        except UnreadableError:
+            return False
+        return True
 
-
-def _unlisted(store: Store) -> frozenset[FileKind]:
+    tiered = (tiered_root(store.view) if FileKind.TIERED in store.files else None) or ""
     directories = {
         FileKind.COMMITLOG: log_directories(store),
         FileKind.CONSUMEQUEUE: ("consumequeue",),
         FileKind.INDEX: ("index",),
     }
-    return frozenset(
-        kind for kind, names in directories.items() if not all(_can_be_listed(store, name) for name in names)
+    return StoreSummary(
+        shutdown=shutdown,
+        abort_process_id=parse_abort(abort_text) if abort_text is not None else None,
+        min_physical_offset=store.commitlog[0].start if store.commitlog else None,
+        log_end=end,
+        first_store_timestamp_ms=first_timestamp_ms,
+        last_store_timestamp_ms=last.store_timestamp_ms if last is not None else None,
+        queues=queues,
+        index_entry_count=sum(entry_counts) if len(entry_counts) == len(store.index_files) else None,
+        checkpoint=None if times is None else parse_checkpoint(times),
+        undecoded={
+            kind: len(store.files[kind]) for kind in UNDECODED_KINDS if kind in store.files and not is_decoded(kind)
+        },
+        unknown_files=(
+            *(entry.path for kind in UNKNOWN_KINDS for entry in store.files.get(kind, ())),
+            *(f"{directory}/" for directory in store.unknown_directories if not tiered.startswith(f"{directory}/")),
+        ),
+        has_unfinished_repair=any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())),
+        unlisted=frozenset(kind for kind, names in directories.items() if not all(map(is_listed, names))),
+        problems=tuple(dict.fromkeys(problems)),
     )
-
-
-def _can_be_listed(store: Store, directory: str) -> bool:
-    try:
-        store.view.list(directory)
-    except UnreadableError:
-        return False
-    return True
-
-
-def _shutdown(store: Store) -> Shutdown:
-    if store.has_abort:
-        return Shutdown.ABNORMAL
-    was_started = store.commitlog or store.first(FileKind.CHECKPOINT) or store.files.get(FileKind.DLEDGER)
-    return Shutdown.CLEAN if was_started or store.queues or store.index_files else Shutdown.NEVER_STARTED
-
-
-def _abort_process_id(store: Store, files: OpenFiles, problems: list[str]) -> int | None:
-    entry = store.first(FileKind.ABORT)
-    if entry is None:
-        return None
-    return _readable(lambda: parse_abort(files.read(entry.path, 0, 32)), problems)
 
 
 def _queues(
@@ -229,32 +232,47 @@ def _first_timestamp(log: Log, problems: list[str]) -> int | None:
     return None
 
 
-def _index_entry_count(store: Store, files: OpenFiles, problems: list[str]) -> int | None:
-    total = 0
-    for entry in store.index_files:
-        raw = _readable(lambda path=entry.path: files.read(path, 0, HEADER_SIZE), problems)  # type: ignore[misc]
-        if raw is None:
-            return None
-        # Numbers begin at 1; a header of nothing but zeros belongs to a file that was only just made.
-        total += max(0, IndexHeader.parse(raw).next_entry_number - 1)
-    return total
-
-
-def _checkpoint(store: Store, files: OpenFiles, problems: list[str]) -> Checkpoint | None:
-    entry = store.first(FileKind.CHECKPOINT)
-    if entry is None:
-        return None
-    if entry.is_file and entry.size < FIELDS_SIZE:
-        problems.append(f"{entry.path}: {entry.size} bytes long, too short for its times")
-        return None
-    raw = _readable(lambda: files.read(entry.path, 0, FIELDS_SIZE), problems)
-    return None if raw is None else parse_checkpoint(raw)
-
-
-def _readable(read: Callable[[], Found], problems: list[str]) -> Found | None:
-    """What a read gives; None, and a problem more, where it fails."""
+def _read(files: OpenFiles, path: str, length: int, problems: list[str]) -> bytes | None:
+    """The first bytes of a file; None, and a problem more, where the disk does not give them."""
     try:
-        return read()
+        return files.read(path, 0, length)
     except UnreadableError as error:
         problems.append(str(error))
         return None
+
+
+SAMPLE_MAX: Final = 200
+"""Files of one kind that are opened."""
+Sampled = TypeVar("Sampled")
+
+
+def file_times(store: Store, paths: Sequence[str] = ()) -> dict[str, int]:
+    """Store time of the first record of files of the log, by path; without those that do not begin with a record.
+
+    Args:
+        paths: files that belong to the sample in any case.
+    """
+    times = {}
+    for path in dict.fromkeys((*_sample([segment.path for segment in store.commitlog]), *paths)):
+        with suppress(UnreadableError), closing(store.view.open(path)) as source:
+            if (moment := first_store_time_ms(source)) is not None:
+                times[path] = moment
+    return times
+
+
+def index_headers(store: Store) -> Iterator[tuple[str, IndexHeader]]:
+    """Path and header of index files, without those that have no entry or cannot be read."""
+    for entry in _sample(store.index_files):
+        header = None
+        with suppress(UnreadableError), closing(store.view.open(entry.path)) as source:
+            header = IndexHeader.parse(read_range(source, 0, HEADER_SIZE))
+        if header is not None and header.next_entry_number > 1:
+            yield entry.path, header
+
+
+def _sample(items: Sequence[Sampled]) -> list[Sampled]:
+    """All items, or some that are spread evenly, with the first and the last."""
+    count = len(items)
+    if count <= SAMPLE_MAX:
+        return list(items)
+    return [items[number * (count - 1) // (SAMPLE_MAX - 1)] for number in range(SAMPLE_MAX)]

@@ -93,51 +93,44 @@ def infer_version(store: Store, conf: BrokerConf | None = None) -> VersionRange 
     if not sentences:
         return None
     releases = [rules.version for rules in fitting]
-    return VersionRange(releases[0], releases[-1], _whose_rules(releases), tuple(sentences))
-
-
-def _whose_rules(releases: list[str]) -> str:
-    """The newest release of the range, but none after the presumed one where that lies in the range."""
-    return PRESUMED if PRESUMED in releases else releases[-1]
+    whose_rules = PRESUMED if PRESUMED in releases else releases[-1]
+    return VersionRange(releases[0], releases[-1], whose_rules, tuple(sentences))
 
 
 def _directories(store: Store, _log: Log, _files: OpenFiles) -> Iterator[Evidence]:
     """Directories and files by which a version is known without a look inside."""
+    kinds = {kind for kind, entries in store.files.items() if entries}
+    certain = partial(Evidence, is_certain=True)
     if len({segment.path.rpartition("/")[0] for segment in store.commitlog}) > 1:
-        yield Evidence(
-            "the commit log is in several directories", lambda rules: rules.multiple_log_paths, is_certain=True
+        yield certain("the commit log is in several directories", lambda rules: rules.multiple_log_paths)
+    if FileKind.BATCH_CONSUMEQUEUE in kinds:
+        yield certain("there are batch consume queues", lambda rules: rules.batch_queues)
+    if FileKind.TIMER_WHEEL in kinds:
+        yield certain("there is a timer wheel", lambda rules: rules.timer)
+    if FileKind.CONSUMEQUEUE_ROCKSDB in kinds:
+        yield certain("consume queues are in RocksDB", lambda rules: rules.rocksdb_queues)
+    if FileKind.ROCKSDB in kinds:
+        yield certain("there is a rocksdbstore/", lambda rules: rules.rocksdb_side_store)
+    if FileKind.COMPACTION_LOG in kinds:
+        yield certain("there are compacted topics", lambda rules: rules.compaction)
+    if FileKind.DLEDGER in kinds:
+        yield certain("the commit log belongs to DLedger", lambda rules: rules.dledger)
+    if FileKind.ABORT_BACKUP in kinds:
+        yield certain("there is an abort.bak", lambda rules: rules.abort_holds_process_id)
+    if "compaction" in store.directories:
+        yield certain("there is a directory compaction", lambda rules: rules.compaction)
+    if OWN_ROCKSDB_DIRECTORY in store.directories:
+        yield certain(
+            "RocksDB consume queues have a directory of their own",
+            lambda rules: OWN_ROCKSDB_DIRECTORY in rules.rocksdb_queue_directories,
         )
-    marks: tuple[tuple[FileKind, str, Fits], ...] = (
-        (FileKind.BATCH_CONSUMEQUEUE, "there are batch consume queues", lambda rules: rules.batch_queues),
-        (FileKind.TIMER_WHEEL, "there is a timer wheel", lambda rules: rules.timer),
-        (FileKind.CONSUMEQUEUE_ROCKSDB, "consume queues are in RocksDB", lambda rules: rules.rocksdb_queues),
-        (FileKind.ROCKSDB, "there is a rocksdbstore/", lambda rules: rules.rocksdb_side_store),
-        (FileKind.COMPACTION_LOG, "there are compacted topics", lambda rules: rules.compaction),
-        (FileKind.DLEDGER, "the commit log belongs to DLedger", lambda rules: rules.dledger),
-        (FileKind.ABORT_BACKUP, "there is an abort.bak", lambda rules: rules.abort_holds_process_id),
-    )
-    for kind, sentence, fits in marks:
-        if store.files.get(kind):
-            yield Evidence(sentence, fits, is_certain=True)
-    for name in store.directories:
-        if name == "compaction":
-            yield Evidence("there is a directory compaction", lambda rules: rules.compaction, is_certain=True)
-        if name == OWN_ROCKSDB_DIRECTORY:
-            yield Evidence(
-                "RocksDB consume queues have a directory of their own",
-                lambda rules: OWN_ROCKSDB_DIRECTORY in rules.rocksdb_queue_directories,
-                is_certain=True,
-            )
     # Only a store that was used can lack what use leaves behind.
     if store.commitlog or store.files.get(FileKind.DLEDGER):
         if "rocksdbstore" not in store.directories:
             yield Evidence("there is no rocksdbstore/", lambda rules: not rules.rocksdb_side_store, is_certain=False)
         if not store.has_abort and not store.files.get(FileKind.ABORT_BACKUP):
-            yield Evidence(
-                "it was stopped without leaving abort.bak",
-                lambda rules: not rules.abort_holds_process_id,
-                is_certain=False,
-            )
+            sentence = "it was stopped without leaving abort.bak"
+            yield Evidence(sentence, lambda rules: not rules.abort_holds_process_id, is_certain=False)
 
 
 def _abort(store: Store, _log: Log, files: OpenFiles) -> Iterator[Evidence]:
@@ -154,44 +147,33 @@ def _checkpoint(store: Store, _log: Log, files: OpenFiles) -> Iterator[Evidence]
     entry = store.first(FileKind.CHECKPOINT)
     if entry is None or not entry.is_file:
         return
-    for number, (name, value) in enumerate(vars(parse_checkpoint(files.read(entry.path, 0, FIELDS_SIZE))).items(), 1):
+    fields = vars(parse_checkpoint(files.read(entry.path, 0, FIELDS_SIZE)))
+    for number, (name, value) in enumerate(fields.items(), 1):
         # A negative value is damage, not a field of a newer version.
         if value > 0:
-            yield Evidence(f"the checkpoint has a {name}", _has_checkpoint_field(number), is_certain=True)
-
-
-def _has_checkpoint_field(number: int) -> Fits:
-    return lambda rules: rules.checkpoint_field_count >= number
+            has_field = partial(lambda count, rules: rules.checkpoint_field_count >= count, number)
+            yield Evidence(f"the checkpoint has a {name}", has_field, is_certain=True)
 
 
 def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
     records = list(_sample(log))
-    marks: tuple[tuple[str, Callable[[Record], bool], Fits], ...] = (
-        ("a record has version 2", lambda record: record.magic == "v2", lambda rules: rules.reads_v2),
-        (
-            "a record has an IPv6 host",
-            lambda record: bool(record.sys_flag & system_flag.HOSTS_V6),
-            lambda rules: rules.ipv6_hosts,
-        ),
-        (
-            "a record is an inner batch",
-            lambda record: bool(record.sys_flag & system_flag.INNER_BATCH),
-            lambda rules: rules.inner_batch,
-        ),
-        (
-            "a record has a CRC of the whole record",
-            lambda record: _has_record_crc(log, record),
-            lambda rules: rules.record_crc,
-        ),
-        (
-            "a record was dispatched to several queues",
-            lambda record: _has_property(record, properties.MULTI_QUEUE_OFFSET),
-            lambda rules: rules.multi_dispatch is not MultiDispatch.NONE,
-        ),
-    )
-    for sentence, shows, fits in marks:
-        if any(map(shows, records)):
-            yield Evidence(sentence, fits, is_certain=True)
+    certain = partial(Evidence, is_certain=True)
+    if any(record.magic == "v2" for record in records):
+        yield certain("a record has version 2", lambda rules: rules.reads_v2)
+    if any(record.sys_flag & system_flag.HOSTS_V6 for record in records):
+        yield certain("a record has an IPv6 host", lambda rules: rules.ipv6_hosts)
+    if any(record.sys_flag & system_flag.INNER_BATCH for record in records):
+        yield certain("a record is an inner batch", lambda rules: rules.inner_batch)
+    # A client may send a property of that name, but hardly one that is right.
+    if any(
+        record_crc_matches(log.read(record.place, 0, record.size)) is True
+        for record in records
+        if _has_property(record, properties.RECORD_CRC) and record.size <= CHECKED_SIZE_MAX
+    ):
+        yield certain("a record has a CRC of the whole record", lambda rules: rules.record_crc)
+    if any(_has_property(record, properties.MULTI_QUEUE_OFFSET) for record in records):
+        sentence = "a record was dispatched to several queues"
+        yield certain(sentence, lambda rules: rules.multi_dispatch is not MultiDispatch.NONE)
     # A whole-record CRC always ends with the separator, and a batch keeps what its client wrote, so the most decide.
     voting = [
         record for record in records if record.properties_raw and not _has_property(record, properties.RECORD_CRC)
@@ -200,16 +182,8 @@ def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
     if 2 * trailing > len(voting):
         yield Evidence("properties end with a separator", lambda rules: rules.trailing_separator, is_certain=False)
     elif voting:
-        yield Evidence(
-            "properties end without a separator", lambda rules: not rules.trailing_separator, is_certain=False
-        )
-
-
-def _has_record_crc(log: Log, record: Record) -> bool:
-    """A client may send a property of that name, but hardly one that is right."""
-    if not _has_property(record, properties.RECORD_CRC) or record.size > CHECKED_SIZE_MAX:
-        return False
-    return record_crc_matches(log.read(record.place, 0, record.size)) is True
+        sentence = "properties end without a separator"
+        yield Evidence(sentence, lambda rules: not rules.trailing_separator, is_certain=False)
 
 
 def _has_property(record: Record, name: str) -> bool:
@@ -236,8 +210,8 @@ def has_indexed_tags(store: Store) -> bool:
     """Whether a version that enters tags wrote the oldest or the newest entries of the index."""
     try:
         with OpenFiles(store.view) as files:
-            samples = _samples_of_index(store, Log(store, rules_for(NEWEST), files), files)
-            return any(tagged for tagged, _ in samples)
+            log = Log(store, rules_for(NEWEST), files)
+            return any(tagged for tagged, _ in _samples_of_index(store, log, files))
     except UnreadableError:
         return False
 
@@ -265,18 +239,14 @@ def _samples_of_index(store: Store, log: Log, files: OpenFiles) -> Iterator[tupl
                 hashes.setdefault(index_entry.physical_offset, set()).add(index_entry.key_hash)
             if hashes:
                 break
-        yield _shows_tags(log, hashes)
-
-
-def _shows_tags(log: Log, hashes: dict[int, set[int]]) -> tuple[bool, bool]:
-    """Whether the tags of a record are among its hashes, and whether those of one are not."""
-    lacks_tags = False
-    # The entries of the oldest record in sight may lie only partly in it.
-    for physical_offset in list(hashes)[:-1][:RECORDS_MAX]:
-        record = read_record(log, physical_offset)
-        if record is None or not record.tags:
-            continue
-        if index.key_hash(index.tag_text(record.topic, record.tags)) in hashes[physical_offset]:
-            return True, lacks_tags
-        lacks_tags = True
-    return False, lacks_tags
+        has_tags = lacks_tags = False
+        # The entries of the oldest record in sight may lie only partly in it.
+        for physical_offset in list(hashes)[:-1][:RECORDS_MAX]:
+            record = read_record(log, physical_offset)
+            if record is None or not record.tags:
+                continue
+            if index.key_hash(index.tag_text(record.topic, record.tags)) in hashes[physical_offset]:
+                has_tags = True
+                break
+            lacks_tags = True
+        yield has_tags, lacks_tags

@@ -55,7 +55,8 @@ def _logarithms(registers: set[int], limit: int) -> list[int]:
         return []
     # A power of two, so that bodies of about one length share what is worked out for the stride.
     stride = 1 << isqrt(limit - 1).bit_length()
-    baby, back = _baby_steps(stride), _strides_back(stride)
+    baby = _baby_steps(stride)
+    first, second, third, fourth = _strides_back(stride)
     step_counts = []
     for start in registers:
         register = start
@@ -64,7 +65,8 @@ def _logarithms(registers: set[int], limit: int) -> list[int]:
             if step >= 0 and giant * stride + step < limit:
                 step_counts.append(giant * stride + step)
                 break
-            register = _apply(back, register)
+            low = first[register & 0xFF] ^ second[register >> 8 & 0xFF]
+            register = low ^ third[register >> 16 & 0xFF] ^ fourth[register >> 24]
     return step_counts
 
 
@@ -75,16 +77,8 @@ def _baby_steps(stride: int) -> dict[int, int]:
     register = _POLYNOMIAL
     for step in range(stride):
         steps[register] = step
-        register = _forward(register)
+        register = (register >> 1) ^ _POLYNOMIAL if register & 1 else register >> 1
     return steps
-
-
-def _forward(register: int) -> int:
-    return (register >> 1) ^ _POLYNOMIAL if register & 1 else register >> 1
-
-
-def _backward(register: int) -> int:
-    return ((register ^ _POLYNOMIAL) << 1 | 1) if register & _TOP else register << 1
 
 
 @lru_cache(maxsize=STRIDES_KEPT)
@@ -94,7 +88,7 @@ def _strides_back(stride: int) -> list[list[int]]:
     for bit in range(32):
         register = 1 << bit
         for _ in range(stride):
-            register = _backward(register)
+            register = (register ^ _POLYNOMIAL) << 1 | 1 if register & _TOP else register << 1
         columns.append(register)
     tables = []
     for byte in range(4):
@@ -104,8 +98,3 @@ def _strides_back(stride: int) -> list[list[int]]:
             table[value] = table[value ^ lowest] ^ columns[8 * byte + lowest.bit_length() - 1]
         tables.append(table)
     return tables
-
-
-def _apply(tables: list[list[int]], register: int) -> int:
-    first, second, third, fourth = tables
-    return first[register & 0xFF] ^ second[register >> 8 & 0xFF] ^ third[register >> 16 & 0xFF] ^ fourth[register >> 24]

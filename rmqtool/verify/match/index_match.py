@@ -52,9 +52,10 @@ class IndexMatch:
             if self._met_in_order(expected):
                 self.entry_count += len(expected.key_hashes)
                 return
-            without_tags = self._without_tags(expected)
-            has_tags = len(without_tags.key_hashes) < len(expected.key_hashes)
-            if has_tags and self._met_in_order(without_tags):
+            # A version that knows nothing of tags enters the others alone.
+            are_tags = self._are_tags(expected)
+            without_tags = ExpectedIndex(*(column[~are_tags] for column in expected))
+            if are_tags.any() and self._met_in_order(without_tags):
                 self.entry_count += len(without_tags.key_hashes)
                 return
         expected_keys = self._keys(expected.physical_offsets, expected.key_hashes)
@@ -62,7 +63,8 @@ class IndexMatch:
         for file in self.context.index:
             numbers, entries = file.pointing_into(open_file, self.lookup.begin, self.lookup.end)
             if len(entries):
-                files.append(_FileEntries(file, numbers, entries, self._keys_of(entries)))
+                keys = self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"])
+                files.append(_FileEntries(file, numbers, entries, keys))
         self.entry_count += sum(len(file_entries.keys) for file_entries in files)
         order = np.argsort(expected_keys, kind="stable")
         in_order, times = expected_keys[order], expected.store_timestamps_ms[order]
@@ -76,7 +78,12 @@ class IndexMatch:
         is_met |= self._are_of_older_rules(expected, is_met, np.concatenate(wrong_offsets))
         without = np.flatnonzero(~is_met)
         without = without[~np.isin(expected.physical_offsets[without], self.doubtful)]
-        self._note_missing(expected, without)
+        # Runs of records without an entry between two that have theirs.
+        breaks = np.flatnonzero(np.diff(without) > 1) + 1
+        for run in np.split(without, breaks) if without.size else ():
+            first, last = (int(expected.physical_offsets[number]) for number in (run[0], run[-1]))
+            is_first, is_last = bool(run[0] == 0), bool(run[-1] == len(is_met) - 1)
+            self.missing.append((first, last, len(run), is_first, is_last))
 
     def _are_tags(self, expected: ExpectedIndex) -> Array:
         """Which entries are those of tags: a record's last one, if it has any. A delayed record may have none."""
@@ -86,10 +93,6 @@ class IndexMatch:
         is_last = np.append(offsets[1:] != offsets[:-1], True)[: len(offsets)]
         is_last[is_last] = self.lookup.tags_codes(offsets[is_last]) != 0
         return np.asarray(is_last)
-
-    def _without_tags(self, expected: ExpectedIndex) -> ExpectedIndex:
-        """What a version enters that knows nothing of tags."""
-        return ExpectedIndex(*(column[~self._are_tags(expected)] for column in expected))
 
     def _are_of_older_rules(self, expected: ExpectedIndex, is_met: Array, wrong_offsets: Array) -> Array:
         """Which missing entries are tags of records that were indexed by a version that enters none.
@@ -173,55 +176,44 @@ class IndexMatch:
         Returns:
             To which physical offsets wrong entries point.
         """
-        keys, entries = file_entries.keys, file_entries.entries
+        file, numbers, entries, keys = file_entries
         exempt = np.isin(entries["physical_offset"], self.doubtful)
         if len(in_order):
             at = np.minimum(np.searchsorted(in_order, keys), len(in_order) - 1)
             right = in_order[at] == keys
             met[at[right]] = True
-            late = right & ~exempt & ~self._plausible(file_entries, times[at])
+            deltas = np.clip((times[at] - file.begin_timestamp_ms) // 1000, 0, JAVA_INT_MAX)
+            # Division in the broker rounds towards zero, which differs below it only, where the result is 0 anyway. The
+            # time of a file's first entry goes by the file before.
+            has_time = (entries["time_delta_seconds"] == deltas) | (numbers == 1)
+            late = right & ~exempt & ~has_time
         else:
             right = late = np.zeros(len(keys), np.bool_)
         wrong = ~right & ~exempt
         for index in np.flatnonzero(wrong)[:FINDINGS_MAX].tolist():
-            self._of_entry(file_entries.file, int(file_entries.numbers[index]), entries[index])
-        for index in np.flatnonzero(wrong & _are_edges(file_entries))[:FINDINGS_MAX].tolist():
-            self._of_order(file_entries.file, int(file_entries.numbers[index]), entries[index])
+            entry, row = entries[index], self.lookup.at(int(entries["physical_offset"][index]))
+            if row["verdict"] not in (Verdict.GOOD, Verdict.STALE):
+                continue  # its message is lost with the damage, which is a finding of its own
+            text, number = self.lookup.describe(row), int(numbers[index])
+            if is_message(row) and row["physical_offset"] == entry["physical_offset"]:
+                text, key_hash = f"its hash belongs to no key of {text}", str(int(entry["key_hash"]))
+                self._say(file, number, entry, "index.bad-entry", text, found=key_hash)
+            else:
+                self._say(file, number, entry, "index.dangling-entry", f"points to {text}")
+        # Those that do not lie between two others of the same chunk, in the file and in the log alike.
+        follows = (np.diff(numbers) == 1) & (np.diff(entries["physical_offset"].astype(np.int64)) >= 0)
+        is_edge = ~(np.concatenate([[False], follows]) & np.concatenate([follows, [False]]))
+        for index in np.flatnonzero(wrong & is_edge)[:FINDINGS_MAX].tolist():
+            self._of_order(file, int(numbers[index]), entries[index])
         for index in np.flatnonzero(late)[:FINDINGS_MAX].tolist():
-            delta_seconds = int(entries["time_delta_seconds"][index])
-            text = f"its record was not stored {delta_seconds} s after the file's first"
-            self._say(
-                file_entries.file,
-                int(file_entries.numbers[index]),
-                entries[index],
-                "index.bad-entry",
-                text,
-                found=str(delta_seconds),
-            )
+            seconds = int(entries["time_delta_seconds"][index])
+            text = f"its record was not stored {seconds} s after the file's first"
+            self._say(file, int(numbers[index]), entries[index], "index.bad-entry", text, found=str(seconds))
         return np.asarray(entries["physical_offset"][wrong].astype(np.int64))
-
-    def _keys_of(self, entries: Array) -> Array:
-        return self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"])
 
     def _keys(self, physical_offsets: Array, hashes: Array) -> Array:
         """Place in the chunk and hash as one number."""
         return (physical_offsets - self.lookup.begin << _HASH_BITS) | hashes.astype(np.int64)
-
-    def _plausible(self, file_entries: _FileEntries, times: Array) -> Array:
-        """Which entries have their record's time. That of a file's first entry goes by the file before."""
-        deltas = np.clip((times - file_entries.file.begin_timestamp_ms) // 1000, 0, JAVA_INT_MAX)
-        # Division in the broker rounds towards zero, which differs below it only, where the result is 0 anyway.
-        return np.asarray((file_entries.entries["time_delta_seconds"] == deltas) | (file_entries.numbers == 1))
-
-    def _of_entry(self, file: IndexMap, number: int, entry: Any) -> None:
-        row = self.lookup.at(int(entry["physical_offset"]))
-        if row["verdict"] not in (Verdict.GOOD, Verdict.STALE):
-            return  # its message is lost with the damage, which is a finding of its own
-        if is_message(row) and row["physical_offset"] == entry["physical_offset"]:
-            text = f"its hash belongs to no key of {self.lookup.describe(row)}"
-            self._say(file, number, entry, "index.bad-entry", text, found=str(int(entry["key_hash"])))
-        else:
-            self._say(file, number, entry, "index.dangling-entry", f"points to {self.lookup.describe(row)}")
 
     def _of_order(self, file: IndexMap, number: int, entry: Any) -> None:
         """An entry that points into damage, between entries that point elsewhere.
@@ -243,17 +235,6 @@ class IndexMatch:
             text = f"points to {physical_offset}, the entries beside it to {near}"
             self._say(file, number, entry, "index.bad-entry", text, found=str(physical_offset))
 
-    def _note_missing(self, expected: ExpectedIndex, numbers: Array) -> None:
-        """Runs of records without an entry between two that have theirs."""
-        if not numbers.size:
-            return
-        offsets = expected.physical_offsets
-        breaks = np.flatnonzero(np.diff(numbers) > 1) + 1
-        for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(numbers)], strict=True):
-            first, last = int(offsets[numbers[low]]), int(offsets[numbers[high - 1]])
-            from_begin, to_end = numbers[low] == 0, numbers[high - 1] == len(offsets) - 1
-            self.missing.append((first, last, int(high - low), bool(from_begin), bool(to_end)))
-
     def _say(self, file: IndexMap, number: int, entry: Any, kind: str, message: str, **details: Any) -> None:
         self.findings.append(
             finding(
@@ -266,11 +247,3 @@ class IndexMatch:
                 **details,
             )
         )
-
-
-def _are_edges(file_entries: _FileEntries) -> Array:
-    """Which entries do not lie between two others of the same chunk, in the file and in the log alike."""
-    offsets = file_entries.entries["physical_offset"].astype(np.int64)
-    goes_on = (np.diff(file_entries.numbers) == 1) & (np.diff(offsets) >= 0)
-    inside = np.concatenate([[False], goes_on]) & np.concatenate([goes_on, [False]])
-    return np.asarray(~inside)

@@ -94,11 +94,12 @@ class LogChunk:
 
     def __init__(self, context: VerifyContext) -> None:
         self._context = context
-        self._stretch = EntryExtractor(context.dispatch if context.crosses else None)
+        self._extractor = EntryExtractor(context.dispatch if context.crosses else None)
         self._index: list[ExpectedIndex] = []
         self.left_out_bytes = 0
         self._is_past_flush = self._has_entries = False
-        self._held: list[tuple[Batch, Any]] = []
+        self._bad_ranges: list[tuple[Batch, Any]] = []
+        """Beside a running broker: those at the end so far, which are on the disk if what follows is."""
 
     def take(self, batch: Batch) -> None:
         """Take a batch; nothing of it is needed afterwards."""
@@ -107,19 +108,18 @@ class LogChunk:
             return
         if self._context.live_ms is not None:
             if not (rows["verdict"] == Verdict.GOOD).any():
-                self._held.append((batch, rows))  # a bad range, which is on the disk if what follows is
+                self._bad_ranges.append((batch, rows))
                 self.left_out_bytes += int(rows["size"].sum())
                 return
-            for held, held_rows in self._held:
-                self.left_out_bytes -= int(held_rows["size"].sum())
-                self._add(held, held_rows)
-            self._held.clear()
+            for bad_batch, bad_rows in self._bad_ranges:
+                self.left_out_bytes -= int(bad_rows["size"].sum())
+                self._add(bad_batch, bad_rows)
+            self._bad_ranges.clear()
         self._add(batch, rows)
 
     def _add(self, batch: Batch, rows: Any) -> None:
         self._has_entries = batch.split.has_entries
-        texts = batch_bytes(batch)
-        self._stretch.take(rows, batch.topics, texts)
+        self._extractor.take(rows, batch.topics, batch_bytes(batch))
         if self._context.crosses:
             keys = batch_entries(batch, rows, self._context.index_rules)
             self._index.append(ExpectedIndex(keys.key_hashes, keys.physical_offsets, keys.store_timestamps_ms))
@@ -129,34 +129,34 @@ class LogChunk:
         edge, limit_ms = self._context.live_end, self._context.live_ms
         if edge is None:
             return rows
-        kept = rows["physical_offset"] + rows["size"] <= edge
+        is_before = rows["physical_offset"] + rows["size"] <= edge
         if limit_ms is not None:
             is_newer = (rows["topic_length"] > 0) & (rows["store_timestamp_ms"] > limit_ms)
             newer = 0 if self._is_past_flush else int(is_newer.argmax()) if is_newer.any() else len(rows)
             self._is_past_flush = newer < len(rows)
-            kept[newer:] = False
-        self.left_out_bytes += int(rows["size"][~kept].sum())
-        return kept_rows(rows, kept)
+            is_before[newer:] = False
+        self.left_out_bytes += int(rows["size"][~is_before].sum())
+        return kept_rows(rows, is_before)
 
     @property
     def is_empty(self) -> bool:
-        return self._stretch.row_count == 0
+        return self._extractor.row_count == 0
 
     @property
     def is_full(self) -> bool:
-        return self._stretch.is_full
+        return self._extractor.is_full
 
     def lookup(self) -> RowsLookup:
         """All rows of the chunk, which lie one after the other; valid until the next batch is taken."""
-        return RowsLookup(self._stretch.rows(), self._stretch.topics, has_entries=self._has_entries)
+        return RowsLookup(self._extractor.rows(), self._extractor.topics, has_entries=self._has_entries)
 
     def plain_messages(self) -> RowColumns | None:
         """The messages that belong into queues, if each belongs into one; see `EntryExtractor`."""
-        return self._stretch.plain_messages()
+        return self._extractor.plain_messages()
 
     def queues(self) -> dict[TypedQueueKey, QueueEntries]:
         """The entries of each queue, by queue and whether it is a batch queue."""
-        return {(entries.topic, entries.queue_id, entries.is_batch): entries for entries in self._stretch.entries()}
+        return {(entries.topic, entries.queue_id, entries.is_batch): entries for entries in self._extractor.entries()}
 
     def index(self) -> ExpectedIndex:
         """The index entries."""
@@ -165,5 +165,5 @@ class LogChunk:
 
     def clear(self) -> None:
         """Forget the chunk."""
-        self._stretch.clear()
+        self._extractor.clear()
         self._index = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -25,7 +26,7 @@ from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName, TypedQueueKey, topic_text, unsafe_name
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.report.text import counted
-from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds
+from rmqtool.store.databases.queue_database import StoredEnds
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.verify.files.reach import units_ahead, units_below
 from rmqtool.verify.survey.context import VerifyContext
@@ -43,16 +44,15 @@ def missing_findings(context: VerifyContext, runs: Sequence[Missing]) -> Iterato
     for run in runs:
         by_queue[run.queue].append(run)
     with OpenFiles(context.store.view) as files:
-        seeker = _Classifier(context, files)
+        classifier = _Classifier(context, files)
         for key, queue_runs in sorted(by_queue.items()):
-            topic, queue_id, is_batch = key
-            if topic in context.unchecked_topics or not context.has_all_queues:
+            if key[0] in context.unchecked_topics or not context.has_all_queues:
                 continue
-            queue = (context.batch_queues if is_batch else context.queues).get((topic, queue_id))
+            queue = context.queue(key)
             if queue is None or not queue.files:
                 yield from _whole_queue(context, key, queue_runs)
             else:
-                yield from seeker.of_queue(queue, queue_runs)
+                yield from classifier.of_queue(queue, queue_runs)
 
 
 def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Finding]:
@@ -67,39 +67,29 @@ def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Fin
     for name, queue in chain(context.queues.items(), context.batch_queues.items()):
         if name in lacking or name[0] in context.unchecked_topics:
             continue
-        is_zero = bool(queue.files) and len(queue.zero_files) == len(queue.files) and queue.first == 0
-        if is_zero:
+        zero_starts = {first for first, _ in queue.zero_files}
+        say = partial(finding, "consumequeue.zero-file", topic=queue.topic, queue_id=queue.queue_id)
+        if queue.files and len(queue.zero_files) == len(queue.files) and queue.first == 0:
             text = "the queue's files hold only zeros, and the commit log has no message of it"
-            yield finding(
-                "consumequeue.zero-file", queue.files[0].path, text, topic=queue.topic, queue_id=queue.queue_id
-            )
+            yield say(queue.files[0].path, text)
         elif not queue.is_batch and queue.end > queue.first:
-            yield from _zero_after(queue)
-
-
-def _zero_after(queue: QueueMap) -> Iterator[Finding]:
-    """The zero file after a queue's last unit; a broker makes a file for a unit, which comes first in it."""
-    zero_starts = {first for first, _ in queue.zero_files}
-    file = next((file for file in queue.files if file.first >= queue.end and file.first in zero_starts), None)
-    if file is not None:
-        text = "the file holds only zeros, and the queue ends before it: new messages would skip its first queue offset"
-        yield finding(
-            "consumequeue.zero-file", file.path, text, file_position=0, topic=queue.topic, queue_id=queue.queue_id,
-            queue_offset=file.first,
-        )  # fmt: skip
+            # A broker makes a file for a unit, which comes first in it.
+            file = next((file for file in queue.files if file.first >= queue.end and file.first in zero_starts), None)
+            text = "the file holds only zeros, and the queue ends before it: "
+            text += "new messages would skip its first queue offset"
+            if file is not None:
+                yield say(file.path, text, file_position=0, queue_offset=file.first)
 
 
 def _whole_queue(context: VerifyContext, key: TypedQueueKey, runs: list[Missing]) -> Iterator[Finding]:
-    topic, queue_id, is_batch = key
-    name = topic_text(topic)
+    name, queue_id = topic_text(key[0]), key[1]
     database = context.store.queue_database
-    directory = f"{'batchconsumequeue' if is_batch else 'consumequeue'}/{name}/{queue_id}"
-    directory = directory if database is None else database.directory
+    directory = f"{'batchconsumequeue' if key[2] else 'consumequeue'}/{name}/{queue_id}"
     count, first, last = sum(run.message_count for run in runs), runs[0], runs[-1]
+    say = partial(finding, topic=name, queue_id=queue_id, count=count)
     if unsafe_name(name):
         text = f"{counted(count, 'message')} of a topic whose name cannot be the name of a directory"
-        path = context.log_path(first.physical_offset)
-        yield finding("consumequeue.unsafe-name", path, text, topic=name, queue_id=queue_id, count=count)
+        yield say("consumequeue.unsafe-name", context.log_path(first.physical_offset), text)
         return
     behind = sum(run.message_count for run in runs if run.physical_offset >= context.dispatched_end)
     if behind == count:
@@ -108,11 +98,14 @@ def _whole_queue(context: VerifyContext, key: TypedQueueKey, runs: list[Missing]
         lacking = "file" if database is None else "unit"
         kind = "consumequeue.missing-queue"
         text = f"the commit log has {counted(count, 'message')} of this queue, the store has no {lacking} of it"
-    yield finding(
-        kind, directory, text, physical_offset=first.physical_offset, topic=name, queue_id=queue_id, count=count,
+    yield say(
+        kind,
+        directory if database is None else database.directory,
+        text,
+        physical_offset=first.physical_offset,
         queue_offset=first.queue_offset,
         found=f"queue offsets {first.queue_offset} to {last.queue_offset + last.message_count - 1}",
-    )  # fmt: skip
+    )
 
 
 class _Classifier:
@@ -142,12 +135,13 @@ class _Classifier:
             yield first, count
             return
         place, end = first, first + count
+        holes = (*queue.gaps, *queue.dead, *queue.zero_files, *queue.bad_files, *queue.absent_files)
+        edges = [edge for hole in holes for edge in hole]
         while place < end:
-            if queue.first <= place < queue.end and not any(low <= place < high for low, high in _holes(queue)):
+            if queue.first <= place < queue.end and not any(low <= place < high for low, high in holes):
                 amount = 1
             else:
                 file_end = (place // queue.units_per_file + 1) * queue.units_per_file
-                edges = [edge for span in _holes(queue) for edge in span]
                 amount = min(edge for edge in (end, file_end, queue.first, queue.end, *edges) if edge > place) - place
             yield place, amount
             place += amount
@@ -169,17 +163,12 @@ class _Classifier:
             return "consumequeue.missing-file", path, None
         if any(low <= place < high for low, high in queue.zero_files):
             return ("consumequeue.zero-file", file.path, 0) if place >= queue.end else None
-        path = file.path
         if place >= queue.end:
-            return "consumequeue.missing-unit", path, (queue.end - file.first) * UNIT_SIZE
+            return "consumequeue.missing-unit", file.path, (queue.end - file.first) * UNIT_SIZE
         if any(low <= place < high for low, high in (*queue.gaps, *queue.dead)):
             return None
-        return self._occupied(queue, place, physical_offset)
-
-    def _occupied(self, queue: QueueMap, place: int, physical_offset: int) -> tuple[str, str, int | None] | None:
-        """The reason where a unit stands in the message's place."""
-        path, position = queue.position(place)
-        missing = "consumequeue.missing-unit", path, position
+        # A unit stands in the message's place.
+        missing = "consumequeue.missing-unit", *queue.position(place)
         _, units = queue.read(self._context.open_file, place, place + 1)
         if not len(units) or tuple(units[0].tolist()) == FILLER_UNIT or self._reads_left <= 0:
             return missing
@@ -192,23 +181,24 @@ class _Classifier:
             return None
         if record is None or record.topic != queue.topic or record.queue_id != queue.queue_id:
             return None  # what is wrong with that unit is a finding of its own
-        if record.queue_offset == place and record.physical_offset == record.place.physical_offset:
-            start = self._context.log_start(physical_offset)
-            return (
-                "commitlog.queue-offset-repeated", self._context.log_path(physical_offset), physical_offset - start
-            )  # fmt: skip
-        return missing if record.queue_offset != place else None
+        if record.queue_offset != place:
+            return missing
+        if record.physical_offset != record.place.physical_offset:
+            return None
+        segment = self._context.log_segment(physical_offset)
+        return "commitlog.queue-offset-repeated", segment.path, physical_offset - segment.start
 
     def _finding(
         self, queue: QueueMap, kind: str, path: str, places: list[tuple[int, int, int, int | None]]
     ) -> Finding:
         count = sum(amount for _, amount, _, _ in places)
         first, last = places[0][0], places[-1][0] + places[-1][1] - 1
+        messages = f"{count} messages" if count > 1 else "a message"
         text = {
-            "consumequeue.behind-log": f"{_messages(count)} of the commit log not dispatched yet",
-            "consumequeue.missing-file": f"the file is missing; {_messages(count)} of the commit log belong in it",
-            "consumequeue.zero-file": f"the file holds only zeros; {_messages(count)} of the commit log belong in it",
-            "consumequeue.missing-unit": f"{_messages(count)} of the commit log without a unit",
+            "consumequeue.behind-log": f"{messages} of the commit log not dispatched yet",
+            "consumequeue.missing-file": f"the file is missing; {messages} of the commit log belong in it",
+            "consumequeue.zero-file": f"the file holds only zeros; {messages} of the commit log belong in it",
+            "consumequeue.missing-unit": f"{messages} of the commit log without a unit",
             "commitlog.queue-offset-repeated": f"another record of {queue.name} has the same queue offset",
         }[kind]
         return finding(
@@ -225,14 +215,6 @@ class _Classifier:
         )
 
 
-def _holes(queue: QueueMap) -> tuple[Span, ...]:
-    return (*queue.gaps, *queue.dead, *queue.zero_files, *queue.bad_files, *queue.absent_files)
-
-
-def _messages(count: int) -> str:
-    return f"{count} messages" if count > 1 else "a message"
-
-
 def second_findings(context: VerifyContext, runs: Sequence[Missing], whole: SplitResult | None) -> Iterator[Finding]:
     """What the log says about the database.
 
@@ -244,8 +226,27 @@ def second_findings(context: VerifyContext, runs: Sequence[Missing], whole: Spli
     database = context.store.second_database
     assert database is not None, "its queues are in the context"
     yield from units_below(context)
-    yield from missing_findings(context, list(_due(database, runs)))
-    yield from _older(database, runs)
+    # The database lacks what came when it had their queue already; what came before is older than it.
+    due: list[Missing] = []
+    older: Counter[QueueName] = Counter()
+    for run in runs:
+        name = _name(run)
+        minimum, units = database.ends.get(name, StoredEnds()).minimum, database.units.get(name)
+        begins = [*([minimum.queue_offset] if minimum else []), *([units.first] if units else [])]
+        begin = min(begins, default=0 if name in database.names else OFFSETS_END)
+        older_count = min(run.message_count, max(0, begin - run.queue_offset))
+        older[name] += older_count
+        if older_count < run.message_count:
+            rest = run.message_count - older_count
+            due.append(run._replace(queue_offset=run.queue_offset + older_count, message_count=rest))
+    yield from missing_findings(context, due)
+    older = +older
+    if older:
+        topic, queue_id = min(older)
+        text = f"the database lacks the first messages of queues in files: {older.total()} in queues: {len(older)}"
+        yield finding(
+            "rocksdb.lacks-older-units", database.directory, text, count=older.total(), topic=topic, queue_id=queue_id
+        )
     if whole is not None and context.live_end is None:
         yield from units_ahead(context, max(whole.scanned_end, whole.end))
         yield from log_end_findings(database, whole.end)
@@ -263,35 +264,6 @@ def missing_in_files(context: VerifyContext, runs: Sequence[Missing]) -> list[Mi
         or run.queue[:2] in context.queues
         or _name(run) not in database.names
     ]
-
-
-def _begin_of(database: QueueDatabase, name: QueueName) -> int:
-    """The first queue offset that a queue of the database has; those before it may be older than the database."""
-    minimum, units = database.ends.get(name, StoredEnds()).minimum, database.units.get(name)
-    begins = [*([minimum.queue_offset] if minimum else []), *([units.first] if units else [])]
-    return min(begins, default=0 if name in database.names else OFFSETS_END)
-
-
-def _due(database: QueueDatabase, runs: Sequence[Missing]) -> Iterator[Missing]:
-    """The messages that came when the database had their queue already."""
-    for run in runs:
-        skipped = max(0, _begin_of(database, _name(run)) - run.queue_offset)
-        if skipped < run.message_count:
-            yield run._replace(queue_offset=run.queue_offset + skipped, message_count=run.message_count - skipped)
-
-
-def _older(database: QueueDatabase, runs: Sequence[Missing]) -> Iterator[Finding]:
-    """The messages that came before the database had their queue, if it has it now."""
-    counts: Counter[QueueName] = Counter()
-    for run in runs:
-        counts[_name(run)] += min(run.message_count, max(0, _begin_of(database, _name(run)) - run.queue_offset))
-    counts = +counts
-    if counts:
-        topic, queue_id = min(counts)
-        text = f"the database lacks the first messages of queues in files: {counts.total()} in queues: {len(counts)}"
-        yield finding(
-            "rocksdb.lacks-older-units", database.directory, text, count=counts.total(), topic=topic, queue_id=queue_id
-        )
 
 
 def _name(run: Missing) -> QueueName:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -56,7 +57,7 @@ class QueueFindings:
 
     def describes(self, queue: QueueMap) -> bool:
         """Whether one more unit of a queue is described."""
-        name = _name(queue)
+        name = queue.topic, queue.queue_id, queue.is_batch
         if self._described[name] >= OF_QUEUE_MAX or self._described_in_all >= OF_SPLIT_MAX:
             return False
         self._described[name] += 1
@@ -69,14 +70,10 @@ class QueueFindings:
             self.all.append(new_finding)
             return
         key = new_finding.id, new_finding.file, new_finding.topic, new_finding.queue_id
-        number = self._last.get(key)
-        before = self.all[number] if number is not None else None
-        if (
-            before is not None
-            and number is not None
-            and before.file_position is not None
-            and new_finding.queue_offset == (before.queue_offset or 0) + before.count
-        ):
+        number = self._last.get(key, -1)
+        before = self.all[number] if number >= 0 else None
+        is_next = before is not None and new_finding.queue_offset == (before.queue_offset or 0) + before.count
+        if before is not None and is_next and before.file_position is not None:
             length = (before.length or 0) + (new_finding.length or 0)
             self.all[number] = replace(before, count=before.count + new_finding.count, length=length)
             return
@@ -89,7 +86,7 @@ class QueueFindings:
         Args:
             first: says it of the first of them, and how many they are.
         """
-        number = self._rests.setdefault(_name(queue), len(self.all))
+        number = self._rests.setdefault((queue.topic, queue.queue_id, queue.is_batch), len(self.all))
         if number == len(self.all):
             self.all.append(first)
             return
@@ -101,10 +98,6 @@ class QueueFindings:
 def rest_message(count: int) -> str:
     """What is said of units that are counted only."""
     return f"{count} more units that do not match" if count > 1 else "one more unit that does not match"
-
-
-def _name(queue: QueueMap) -> tuple[str, int, bool]:
-    return queue.topic, queue.queue_id, queue.is_batch
 
 
 DELAY_MAX_MS: Final = 400 * 86_400_000
@@ -145,12 +138,13 @@ class QueueMatch:
     lost: dict[int, list[str]] = field(default_factory=dict)
     doubtful: list[int] = field(default_factory=list)
     agrees: bool = False
+    _unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]] = field(default_factory=dict)
+    """Of each queue its entries, and which of them have no unit."""
     _places: RecordPlaces = field(init=False)
 
     def run(self, expected: dict[TypedQueueKey, QueueEntries]) -> None:
         """Compare all queues; what is expected and has no unit becomes `missing`."""
-        unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]] = {}
-        doubtful: list[tuple[QueueMap, Mismatch]] = []
+        all_mismatches: list[Mismatch] = []
         open_file = self.context.open_file
         present = set[TypedQueueKey]()
         for key, queue in self._queues(expected):
@@ -162,34 +156,40 @@ class QueueMatch:
             places, units = differing
             if not queue.is_batch and (units["tags_code"] <= EXTENSION_ADDRESS_MAX).any():
                 units = self._resolved(queue, units)
-            if entries is not None and _agree(queue, places, units, entries):
+            if (
+                entries is not None
+                and np.array_equal(units["physical_offset"], entries.physical_offsets)
+                and _equal(queue, places, units, entries, np.arange(len(units))).all()
+            ):
                 continue
             without_unit, mismatches = self._compare(queue, places, units, entries)
             if entries is not None and without_unit.any():
-                unmatched[key] = entries, without_unit
+                self._unmatched[key] = entries, without_unit
             if queue.topic == SCHEDULE_TOPIC:
                 mismatches = self._without_other_delay(mismatches)
-            doubtful += [(queue, mismatch) for mismatch in mismatches]
+            all_mismatches += mismatches
         for key, entries in expected.items():
-            if key not in present and self._map_of(key) is None:
-                unmatched[key] = entries, np.ones(len(entries.queue_offsets), np.bool_)
-        self.agrees = not (doubtful or unmatched)
+            if key not in present:
+                self._unmatched[key] = entries, np.ones(len(entries.queue_offsets), np.bool_)
+        self.agrees = not (all_mismatches or self._unmatched)
         with OpenFiles(self.context.store.view) as files:
             self._places = RecordPlaces(self.context, self.lookup, expected, files)
-            self._settle(doubtful, unmatched)
-        for key, (entries, open_entries) in unmatched.items():
+            self._settle(all_mismatches)
+        for key, (entries, open_entries) in self._unmatched.items():
             self._note_missing(key, entries, np.flatnonzero(open_entries))
 
     def _queues(self, expected: Iterable[TypedQueueKey]) -> Iterator[tuple[TypedQueueKey, QueueMap]]:
         """The queues with files that have units into the chunk, or should have; one map at a time is in memory."""
         known = set[TypedQueueKey]()
-        for key, queue in self.context.queues_into(self.lookup.begin, self.lookup.end):
+        for name, queue in self.context.queues_into(self.lookup.begin, self.lookup.end):
             if queue.units.touches(self.lookup.begin, self.lookup.end):
-                known.add((*key, queue.is_batch))
-                yield (*key, queue.is_batch), queue
-        for expected_key in expected:
-            if expected_key not in known and (queue_of := self._map_of(expected_key)) is not None:
-                yield expected_key, queue_of
+                key = (*name, queue.is_batch)
+                known.add(key)
+                yield key, queue
+        for key in expected:
+            without_units = self.context.queue(key) if key not in known else None
+            if without_units is not None:
+                yield key, without_units
 
     def _resolved(self, queue: QueueMap, units: Array) -> Array:
         """The units with the tags code of the queue's extension where they have an address that leads to one."""
@@ -221,9 +221,6 @@ class QueueMatch:
             return []
         return mismatches
 
-    def _map_of(self, key: TypedQueueKey) -> QueueMap | None:
-        return (self.context.batch_queues if key[2] else self.context.queues).get(key[:2])
-
     def _compare(
         self, queue: QueueMap, places: Array, units: Array, entries: QueueEntries | None
     ) -> tuple[Array, list[Mismatch]]:
@@ -239,137 +236,102 @@ class QueueMatch:
         without_unit = np.ones(len(entries.physical_offsets), np.bool_)
         without_unit[at[met]] = False
         right = met & _equal(queue, places, units, entries, at)
-        wrong = np.flatnonzero(~right)
-        expected = entries.queue_offsets[at]
-        return without_unit, [
-            Mismatch(queue, int(places[index]), units[index], int(at[index]), int(expected[index]))
-            if met[index]
-            else Mismatch(queue, int(places[index]), units[index])
-            for index in wrong.tolist()
-        ]
+        mismatches = []
+        for index in np.flatnonzero(~right).tolist():
+            mismatch = Mismatch(queue, int(places[index]), units[index])
+            if met[index]:
+                mismatch.entry, mismatch.queue_offset = int(at[index]), int(entries.queue_offsets[at[index]])
+            mismatches.append(mismatch)
+        return without_unit, mismatches
 
-    def _settle(
-        self,
-        mismatches: list[tuple[QueueMap, Mismatch]],
-        unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]],
-    ) -> None:
+    def _settle(self, mismatches: list[Mismatch]) -> None:
         """Say of each unit that does not agree what is wrong with it, or with its record."""
         rest: dict[int, tuple[Mismatch, int]] = {}
-        for queue, mismatch in mismatches:
+        for mismatch in mismatches:
+            queue, unit = mismatch.queue, mismatch.unit
             if not self.findings.describes(queue):
                 first, count = rest.get(id(queue), (mismatch, 0))
                 rest[id(queue)] = first, count + 1
                 continue
-            row = self.lookup.at(int(mismatch.unit["physical_offset"]))
-            if is_message(row) and row["physical_offset"] == mismatch.unit["physical_offset"]:
-                new_finding = self._of_message(mismatch, row, unmatched)
+            row = self.lookup.at(int(unit["physical_offset"]))
+            inside = int(unit["physical_offset"]) - int(row["physical_offset"])
+            if is_message(row) and not inside:
+                self.findings.add(self._of_message(mismatch, row))
+            elif row["verdict"] == Verdict.STALE:
+                text = f"points to {self.lookup.describe(row)}"
+                self.findings.add(self._finding(mismatch, "consumequeue.stale-unit", text))
+            elif row["verdict"] != Verdict.GOOD:
+                # The message is lost with the damage, which is a finding of its own.
+                number = self.lookup.index_at(int(unit["physical_offset"]))
+                self.lost.setdefault(number, []).append(f"{queue.name} at queue offset {mismatch.place}")
             else:
-                new_finding = self._of_no_message(mismatch, row)
-            if new_finding is not None:
-                self.findings.add(new_finding)
+                text = f"points {f'{inside} bytes into' if inside else 'to'} {self.lookup.describe(row)}"
+                self.findings.add(self._finding(mismatch, "consumequeue.dangling-unit", text))
         for first, count in rest.values():
             of_rest = self._finding(first, "consumequeue.dangling-unit", rest_message(count), count=count)
             self.findings.add_rest(first.queue, of_rest)
 
-    def _of_message(
-        self,
-        mismatch: Mismatch,
-        row: Any,
-        unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]],
-    ) -> Finding | None:
+    def _of_message(self, mismatch: Mismatch, row: Any) -> Finding:
         """What is wrong with a unit that points to the start of a good message."""
-        unit, queue = mismatch.unit, mismatch.queue
-        if self._keeps_older_offset(mismatch, row):
-            return self._of_older_offset(mismatch, unmatched)
-        if mismatch.entry < 0 or (not queue.is_batch and mismatch.queue_offset != mismatch.place):
-            if int(unit["record_size"]) == int(row["size"]) and self._blames_record(mismatch, row, unmatched):
-                text = self.lookup.describe(row)
-                claimed = _claimed_offset(mismatch)
-                self.doubtful.append(int(row["physical_offset"]))
-                return finding(
-                    "commitlog.doubtful-header",
-                    self._log_path(),
-                    f"{text}, but the log lacks {queue.name} at queue offset {claimed} there, and its unit points here",
-                    file_position=self._log_position(int(row["physical_offset"])),
-                    physical_offset=int(row["physical_offset"]),
-                    length=int(row["size"]),
-                    topic=queue.topic,
-                    queue_id=queue.queue_id,
-                    queue_offset=claimed,
-                    expected=f"{queue.name} at queue offset {claimed}",
-                    found=text,
-                )
-            if mismatch.entry < 0:
-                kind = "consumequeue.wrong-record"
-                return self._finding(mismatch, kind, f"points to {self.lookup.describe(row)}", expected=queue.name)
-            return self._finding(
-                mismatch,
-                "consumequeue.wrong-position",
-                f"its message has queue offset {mismatch.queue_offset}",
-                expected=str(mismatch.queue_offset),
-                found=str(mismatch.place),
+        unit, queue, place, queue_offset = mismatch.unit, mismatch.queue, mismatch.place, mismatch.queue_offset
+        topic, kept_out = self.lookup.topic(row), self.context.dispatch.rules.put_keeps_out
+        say = partial(self._finding, mismatch)
+        # A dead letter has the properties of the message that nobody could consume. 5.5.0 gives it no offset of its own
+        # there, and enters it all the same, one that says 0 at the end (`MixAll#topicAllowsLMQ`, `MultiDispatchUtils`).
+        # Nothing is wrong with its unit, unless a message lacks its place.
+        is_named_beside = mismatch.entry >= 0 and topic != queue.topic
+        if is_named_beside and queue_offset == 0 < place and is_kept_out(topic, kept_out):
+            text = "its message is a dead letter with the queue offset of the message that it is a copy of"
+            of_copy = say("consumequeue.wrong-position", text, expected="0", found=str(place))
+            is_place_lacking = any(
+                (open_entries & (entries.queue_offsets == place)).any()
+                for key, (entries, open_entries) in self._unmatched.items()
+                if topic_text(key[0]) == queue.topic
             )
+            return of_copy if is_place_lacking else replace(of_copy, severity=Severity.NOTE, repair=None)
+        size, unit_size = int(row["size"]), int(unit["record_size"])
+        is_elsewhere = mismatch.entry < 0 or (not queue.is_batch and queue_offset != place)
+        if is_elsewhere and unit_size == size and self._blames_record(mismatch, row):
+            physical_offset, text = int(row["physical_offset"]), self.lookup.describe(row)
+            claimed = f"{queue.name} at queue offset {_claimed_offset(mismatch)}"
+            self.doubtful.append(physical_offset)
+            return finding(
+                "commitlog.doubtful-header",
+                self.context.log_path(self.lookup.begin),
+                f"{text}, but the log lacks {claimed} there, and its unit points here",
+                file_position=physical_offset - self.context.log_start(self.lookup.begin),
+                physical_offset=physical_offset,
+                length=size,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                queue_offset=_claimed_offset(mismatch),
+                expected=claimed,
+                found=text,
+            )
+        if mismatch.entry < 0:
+            text = f"points to {self.lookup.describe(row)}"
+            return say("consumequeue.wrong-record", text, expected=queue.name)
+        if is_elsewhere:
+            text = f"its message has queue offset {queue_offset}"
+            return say("consumequeue.wrong-position", text, expected=str(queue_offset), found=str(place))
         if queue.is_batch:
-            return self._finding(mismatch, "consumequeue.bad-batch-unit", f"does not match {self.lookup.describe(row)}")
-        if int(unit["record_size"]) != int(row["size"]):
-            return self._finding(
-                mismatch,
-                "consumequeue.wrong-record-size",
-                f"says {int(unit['record_size'])} bytes, the record has {int(row['size'])}",
-                expected=str(int(row["size"])),
-                found=str(int(unit["record_size"])),
-            )
-        if "store_timestamp_ms" in unit.dtype.names and unit["store_timestamp_ms"] != row["store_timestamp_ms"]:
-            return self._finding(
-                mismatch,
-                "rocksdb.wrong-time",
-                f"says {int(unit['store_timestamp_ms'])}, the record was stored at {int(row['store_timestamp_ms'])}",
-                expected=str(int(row["store_timestamp_ms"])),
-                found=str(int(unit["store_timestamp_ms"])),
-            )
-        return self._of_tags(mismatch, row)
-
-    def _keeps_older_offset(self, mismatch: Mismatch, row: Any) -> bool:
-        """Whether a record names this queue with the offset of the message that it is a copy of.
-
-        A dead letter has the properties of the message that nobody could consume. 5.5.0 gives it no offset of its own
-        there, and enters it all the same, one that says 0 at the end (`MixAll#topicAllowsLMQ`, `MultiDispatchUtils`).
-        """
-        topic, rules = self.lookup.topic(row), self.context.dispatch.rules
-        is_named = mismatch.entry >= 0 and topic != mismatch.queue.topic
-        return is_named and mismatch.queue_offset == 0 < mismatch.place and is_kept_out(topic, rules.put_keeps_out)
-
-    def _of_older_offset(
-        self, mismatch: Mismatch, unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]]
-    ) -> Finding:
-        """What is wrong with the unit of such a record: nothing, unless a message lacks its place."""
-        lacking = (
-            open_entries & (entries.queue_offsets == mismatch.place)
-            for key, (entries, open_entries) in unmatched.items()
-            if topic_text(key[0]) == mismatch.queue.topic
-        )
-        text = "its message is a dead letter with the queue offset of the message that it is a copy of"
-        one = self._finding(mismatch, "consumequeue.wrong-position", text, expected="0", found=str(mismatch.place))
-        return one if any(map(np.any, lacking)) else replace(one, severity=Severity.NOTE, repair=None)
-
-    def _of_tags(self, mismatch: Mismatch, row: Any) -> Finding:
-        code, expected = int(mismatch.unit["tags_code"]), int(row["tags_code"])
+            return say("consumequeue.bad-batch-unit", f"does not match {self.lookup.describe(row)}")
+        if unit_size != size:
+            text = f"says {unit_size} bytes, the record has {size}"
+            return say("consumequeue.wrong-record-size", text, expected=str(size), found=str(unit_size))
+        time_ms = int(row["store_timestamp_ms"])
+        if "store_timestamp_ms" in unit.dtype.names and unit["store_timestamp_ms"] != time_ms:
+            unit_ms = int(unit["store_timestamp_ms"])
+            text = f"says {unit_ms}, the record was stored at {time_ms}"
+            return say("rocksdb.wrong-time", text, expected=str(time_ms), found=str(unit_ms))
+        code, record_code = int(unit["tags_code"]), int(row["tags_code"])
         if code <= EXTENSION_ADDRESS_MAX:
-            return self._finding(
-                mismatch, "consumequeue.bad-extension", "its address points to no unit of the queue's extension"
-            )
-        return self._finding(
-            mismatch,
-            "consumequeue.wrong-tags-code",
-            f"tags code {code}, the record's is {expected}",
-            expected=str(expected),
-            found=str(code),
-        )
+            return say("consumequeue.bad-extension", "its address points to no unit of the queue's extension")
+        text = f"tags code {code}, the record's is {record_code}"
+        return say("consumequeue.wrong-tags-code", text, expected=str(record_code), found=str(code))
 
-    def _blames_record(
-        self, mismatch: Mismatch, row: Any, unmatched: dict[TypedQueueKey, tuple[QueueEntries, Array]]
-    ) -> bool:
-        """Whether the log itself says that the unit is right and the record's header is not; see `queue_sequence`.
+    def _blames_record(self, mismatch: Mismatch, row: Any) -> bool:
+        """Whether the log itself says that the unit is right and the record's header is not; see `is_misplaced`.
 
         The record's own missing entry is settled with it.
         """
@@ -377,7 +339,7 @@ class QueueMatch:
         if queue.is_batch and (mismatch.entry >= 0 or _claimed_offset(mismatch) != int(row["queue_offset"])):
             return False  # a unit of another kind tells more of its record, which then has to agree
         if mismatch.entry < 0:
-            for entries, open_entries in unmatched.values():
+            for entries, open_entries in self._unmatched.values():
                 at = np.flatnonzero(open_entries & (entries.physical_offsets == row["physical_offset"]))
                 own_entries += [(open_entries, at)] if at.size else []
             if not own_entries and int(row["sys_flag"]) & system_flag.TRANSACTION_MASK == 0:
@@ -388,20 +350,6 @@ class QueueMatch:
         for open_entries, at in own_entries:
             open_entries[at] = False
         return True
-
-    def _of_no_message(self, mismatch: Mismatch, row: Any) -> Finding | None:
-        """What is wrong with a unit that points to anything but the start of a good message."""
-        offset = int(mismatch.unit["physical_offset"])
-        if row["verdict"] == Verdict.STALE:
-            return self._finding(mismatch, "consumequeue.stale-unit", f"points to {self.lookup.describe(row)}")
-        if row["verdict"] != Verdict.GOOD:
-            # The message is lost with the damage, which is a finding of its own.
-            number = self.lookup.index_at(offset)
-            self.lost.setdefault(number, []).append(f"{mismatch.queue.name} at queue offset {mismatch.place}")
-            return None
-        inside = offset - int(row["physical_offset"])
-        where = f"{inside} bytes into " if inside else "to "
-        return self._finding(mismatch, "consumequeue.dangling-unit", f"points {where}{self.lookup.describe(row)}")
 
     def _note_missing(self, key: TypedQueueKey, entries: QueueEntries, numbers: Array) -> None:
         if not numbers.size:
@@ -432,25 +380,10 @@ class QueueMatch:
             **details,
         )
 
-    def _log_path(self) -> str:
-        return self.context.log_path(self.lookup.begin)
-
-    def _log_position(self, physical_offset: int) -> int:
-        return physical_offset - self.context.log_start(self.lookup.begin)
-
 
 def _claimed_offset(mismatch: Mismatch) -> int:
     """The queue offset that a unit gives its record: a batch unit says it, the others stand for it."""
     return int(mismatch.unit["base_queue_offset"]) if mismatch.queue.is_batch else mismatch.place
-
-
-def _agree(queue: QueueMap, places: Array, units: Array, entries: QueueEntries) -> bool:
-    """Whether the units are exactly the entries."""
-    if len(units) != len(entries.physical_offsets):
-        return False
-    if not np.array_equal(units["physical_offset"], entries.physical_offsets):
-        return False
-    return bool(_equal(queue, places, units, entries, np.arange(len(units))).all())
 
 
 def _equal(queue: QueueMap, places: Array, units: Array, entries: QueueEntries, at: Array) -> Array:

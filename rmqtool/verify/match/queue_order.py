@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
@@ -20,8 +19,8 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, topic_text, unsafe_name
 
-STRETCHES_MAX: Final = 1 << 20
-"""Stretches that are kept; a log that has more of them has no order to learn from."""
+RUNS_MAX: Final = 1 << 20
+"""Runs that are followed; a log that has more of them has no order to learn from."""
 
 CANDIDATES_MAX: Final = 1000
 """Strays between two neighbors of a queue among which the right one is looked for."""
@@ -93,20 +92,20 @@ class QueueOrder:
         sizes = entries.batch_sizes if entries.is_batch else np.ones_like(offsets)
         ends = offsets + sizes  # that of the highest queue offsets wraps
         starts = np.flatnonzero((offsets[1:] != ends[:-1]) | (ends[:-1] < offsets[:-1])) + 1
-        known = self._queues[queue]
+        queue_runs = self._queues[queue]
         for begin, stop in zip([0, *starts.tolist()], [*starts.tolist(), offsets.size], strict=True):
             first, place, last = int(offsets[begin]), int(places[begin]), int(places[stop - 1])
             end = int(offsets[stop - 1]) + int(sizes[stop - 1])
-            if known and known[-1].end == first:
-                known[-1].end, known[-1].last_place = end, last
-                known[-1].count += stop - begin
-            elif self._count < STRETCHES_MAX:
-                known.append(QueueRun(first, end, place, last, stop - begin))
+            if queue_runs and queue_runs[-1].end == first:
+                queue_runs[-1].end, queue_runs[-1].last_place = end, last
+                queue_runs[-1].count += stop - begin
+            elif self._count < RUNS_MAX:
+                queue_runs.append(QueueRun(first, end, place, last, stop - begin))
                 self._count += 1
 
     def take_queue_runs(self, queue: TypedQueueKey, queue_runs: Sequence[QueueRun]) -> None:
         """Take all of one queue at once, in log order."""
-        self._queues[queue] = list(queue_runs[: max(0, STRETCHES_MAX - self._count)])
+        self._queues[queue] = list(queue_runs[: max(0, RUNS_MAX - self._count)])
         self._count += len(self._queues[queue])
 
     def judged(self, damaged_between: DamagedBetween) -> tuple[list[MissingRun], list[MisplacedRecord]]:
@@ -122,10 +121,15 @@ class QueueOrder:
         for record in misplaced:
             filled[record.topic, record.queue_id].append(record.queue_offset)
         empty = [run for run in impossible if not any(map(run.has, filled[run.queue[:2]]))]
-        return misplaced, [
-            *empty,
-            *self._before_lone_records({record.physical_offset for record in misplaced}, damaged_between),
-        ]
+        # What a record that is alone in its queue lacks before it, where no other place in the log is right for it.
+        misplaced_places = {record.physical_offset for record in misplaced}
+        for queue, chain in self.chains.items() if self._begins_at_zero else ():
+            run = chain[0]
+            if not _is_alone(self._queues[queue]) or run.place in misplaced_places:
+                continue
+            if run.first > 0 and not damaged_between(-1, run.place):
+                empty.append(MissingRun(queue, 0, run.first, -1, run.place, queue in self._further))
+        return misplaced, empty
 
     def repeated(self) -> dict[TypedQueueKey, list[QueueRun]]:
         """Once judged: the runs beside the chains, of each queue, that have queue offsets of one in the chain."""
@@ -137,17 +141,6 @@ class QueueOrder:
                 runs_by_queue[queue] = again
         return runs_by_queue
 
-    def _before_lone_records(
-        self, misplaced: AbstractSet[int], damaged_between: DamagedBetween
-    ) -> Iterator[MissingRun]:
-        """What a record that is alone in its queue lacks before it, where no other place in the log is right for it."""
-        for queue, chain in self.chains.items():
-            run = chain[0]
-            if not _is_alone(self._queues[queue]) or run.place in misplaced:
-                continue
-            if self._begins_at_zero and run.first > 0 and not damaged_between(-1, run.place):
-                yield MissingRun(queue, 0, run.first, -1, run.place, queue in self._further)
-
     def _broken(
         self, damaged_between: DamagedBetween
     ) -> tuple[list[MissingRun], list[MissingRun], list[tuple[int, int, TypedQueueKey]]]:
@@ -155,7 +148,7 @@ class QueueOrder:
         missing: list[MissingRun] = []
         impossible: list[MissingRun] = []
         strays: list[tuple[int, int, TypedQueueKey]] = []
-        if self._count >= STRETCHES_MAX:
+        if self._count >= RUNS_MAX:
             return missing, impossible, strays
         for queue, queue_runs in self._queues.items():
             chain = _in_order(queue_runs)
@@ -168,8 +161,14 @@ class QueueOrder:
                     unexplained.add(run.before)
                     if not _is_alone(queue_runs):  # a record alone in a queue tells nothing of what comes before it
                         impossible.append(run)
-            if not (_is_alone(queue_runs) and self._begins_at_zero and queue_runs[0].first == 0):
-                strays += [(stray.place, stray.first, queue) for stray in _strays(queue_runs, chain, unexplained)]
+            if _is_alone(queue_runs) and self._begins_at_zero and queue_runs[0].first == 0:
+                continue
+            # A stray does not follow from what lies before it in its queue, or has a queue to itself.
+            in_chain = set(map(id, chain))
+            for queue_run in queue_runs:
+                follows = id(queue_run) in in_chain and queue_run.place not in unexplained
+                if queue_run.count == 1 and (not follows or _is_alone(queue_runs)):
+                    strays.append((queue_run.place, queue_run.first, queue))
         missing.sort(key=lambda run: (run.before, run.first))
         return missing, impossible, sorted(strays)
 
@@ -230,20 +229,6 @@ def _meets(offset_ranges: Sequence[tuple[int, int]], first: int, end: int) -> bo
     return (at < len(offset_ranges) and offset_ranges[at][0] < end) or (at > 0 and offset_ranges[at - 1][1] > first)
 
 
-def _strays(
-    queue_runs: Sequence[QueueRun], chain: Sequence[QueueRun], unexplained: AbstractSet[int]
-) -> Iterator[QueueRun]:
-    """Single records that do not follow from what lies before them in their queue, or that have a queue to themselves.
-
-    Args:
-        unexplained: places of records before which messages are missing, and nothing is damaged.
-    """
-    in_chain = set(map(id, chain))
-    for run in queue_runs:
-        if run.count == 1 and (id(run) not in in_chain or run.place in unexplained or _is_alone(queue_runs)):
-            yield run
-
-
 def _misplaced(
     impossible: Sequence[MissingRun],
     explained: Sequence[MissingRun],
@@ -283,18 +268,14 @@ def _fits(
 ) -> int | None:
     """The missing queue offset that a stray among the run's neighbors must have; None where that is none, or open."""
     if queue != run.queue:
-        return queue_offset if run.has(queue_offset) and _is_near(queue, run.queue) else None
+        # Damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have.
+        if queue[2] or len(queue[0]) != len(run.queue[0]) or not run.has(queue_offset):
+            return None
+        is_impossible = queue[1] == run.queue[1] and unsafe_name(topic_text(queue[0]))
+        wrong_bytes = sum(one != two for one, two in zip(queue[0], run.queue[0], strict=True))
+        return queue_offset if is_impossible or wrong_bytes <= WRONG_BYTES_MAX else None
     in_front, behind = damaged_between(run.behind, place) > 0, damaged_between(place, run.before) > 0
     if in_front == behind:
         return run.first if run.length == 1 and not behind else None
     # What else is missing was lost on the side where the damage is.
     return run.first + run.length - 1 if in_front else run.first
-
-
-def _is_near(queue: TypedQueueKey, other: TypedQueueKey) -> bool:
-    """Whether damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have."""
-    if queue == other or queue[2] or len(queue[0]) != len(other[0]):
-        return False
-    if queue[1] == other[1] and unsafe_name(topic_text(queue[0])):
-        return True
-    return sum(one != two for one, two in zip(queue[0], other[0], strict=True)) <= WRONG_BYTES_MAX

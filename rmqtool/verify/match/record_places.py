@@ -61,7 +61,7 @@ class RecordPlaces:
         self._sound = lookup.good & (lookup.rows["prepared_transaction_offset"] != TOMBSTONE)
 
     def is_misplaced(self, queue: QueueMap, unit: Any, place: int, row: Any, queue_offset: int | None) -> bool:
-        """Whether the log says that a record belongs where a unit claims it; see `queue_sequence`.
+        """Whether the log says that a record belongs where a unit claims it; see `is_misplaced`.
 
         Args:
             place: of the unit, counted in units.
@@ -83,8 +83,12 @@ class RecordPlaces:
         own_claim = self._said(own, physical_offset)
         if own != name and own_claim[0] != claim[0]:
             return False  # two fields would be wrong at once
-        if self._is_confirmed(own, own_claim[0], physical_offset, name, claim[0]):
-            return False
+        # A unit in the record's own place points to it, or to the one that belongs where it is claimed.
+        confirmed = self._at_unit(own, own_claim[0])
+        if confirmed is not None:
+            swapped = confirmed.topic_raw, confirmed.queue_id, confirmed.queue_offset
+            if confirmed.place.physical_offset == physical_offset or swapped == (*name[:2], claim[0]):
+                return False
         around = claimed
         if own != name:
             around = self._around(own, physical_offset, [own_claim[0] - 1, own_claim[0] + 1])
@@ -147,9 +151,13 @@ class RecordPlaces:
         before, after = self._in_chunk(name, physical_offset)
         if before is None or after is None:
             next_to_known = [after[1] - 1] if after is not None else [before[1]] if before is not None else []
-            for start, first, end in self._pointed_to(name, [*places, *next_to_known]):
+            for place in (*places, *next_to_known):
+                record = self._at_unit(name, place)
+                if record is None or not _is_in(name, record):
+                    continue
+                start, first = record.place.physical_offset, record.queue_offset
                 if start < min(physical_offset, self._lookup.begin) and (before is None or before[0] < start):
-                    before = start, end
+                    before = start, first + 1
                 elif start >= self._lookup.end and (after is None or start < after[0]):
                     after = start, first
         begin, end = self._lookup.begin, self._lookup.end
@@ -216,13 +224,6 @@ class RecordPlaces:
             after = int(starts[high]), int(firsts[high])
         return before, after
 
-    def _pointed_to(self, name: TypedQueueKey, places: Iterable[int]) -> Iterable[tuple[int, int, int]]:
-        """Physical offset and queue offsets [first, end) of records of a queue that its own units lead to."""
-        for place in places:
-            record = self._at_unit(name, place)
-            if record is not None and _is_in(name, record):
-                yield record.place.physical_offset, record.queue_offset, record.queue_offset + 1
-
     def _at_unit(self, name: TypedQueueKey, place: int) -> Record | None:
         """The record that a plain queue's unit points to."""
         queue = self._context.queues.get(name[:2])
@@ -235,16 +236,6 @@ class RecordPlaces:
             return None
         is_record = record is not None and record.physical_offset == record.place.physical_offset
         return record if is_record else None
-
-    def _is_confirmed(
-        self, own: TypedQueueKey, place: int, physical_offset: int, other: TypedQueueKey, claim: int
-    ) -> bool:
-        """Whether the unit in a record's own place points to it, or to the one that belongs where it is claimed."""
-        record = self._at_unit(own, place)
-        if record is None:
-            return False
-        swapped = (record.topic_raw, record.queue_id, record.queue_offset) == (*other[:2], claim)
-        return record.place.physical_offset == physical_offset or swapped
 
 
 def _is_in(name: TypedQueueKey, record: Record) -> bool:

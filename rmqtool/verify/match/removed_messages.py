@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -76,7 +76,11 @@ class RemovedMessages:
 
     def findings(self, context: VerifyContext) -> Iterator[Finding]:
         """One for each topic: a note, but where it is in doubt whether the topic was deleted."""
-        groups = _groups_by_topic(context) if self.removed or self.doubtful else {}
+        # Brokers before 5.0 keep the offsets of consumer groups when a topic is deleted.
+        groups: defaultdict[str, list[str]] = defaultdict(list)
+        if self.removed or self.doubtful:
+            for topic_name, group in sorted(consumer_offsets(read_config(context.store.view, CONSUMER_OFFSETS))):
+                groups[topic_name].append(group)
         for topic, runs in _by_topic(self.removed):
             is_again, name = self.ends[topic] < OFFSETS_END, topic_text(topic)
             what = f"the deleted topic {name}{', whose name is used again' if is_again else ''}"
@@ -84,10 +88,11 @@ class RemovedMessages:
             after = f"until {context.log_path(last)} expires"
             after += "" if is_again else f"; rmqtool rebuild --topic {shlex.quote(name)} brings the topic back"
             repair = None if is_again else RESTORE
-            yield _of_topic(DELETED, context, runs, f"{what}, {after}", groups, repair)
+            yield _of_topic(DELETED, context, runs, f"{what}, {after}", groups[name], repair)
         for topic, runs in _by_topic(self.doubtful):
-            what = f"topic {topic_text(topic)}, which has no queue; no whole {TOPICS} shows whether it was deleted"
-            yield _of_topic(MAY_BE_DELETED, context, runs, what, groups, None)
+            name = topic_text(topic)
+            what = f"topic {name}, which has no queue; no whole {TOPICS} shows whether it was deleted"
+            yield _of_topic(MAY_BE_DELETED, context, runs, what, groups[name], None)
 
 
 def _by_topic(runs: Sequence[Missing]) -> list[tuple[bytes, list[Missing]]]:
@@ -97,31 +102,23 @@ def _by_topic(runs: Sequence[Missing]) -> list[tuple[bytes, list[Missing]]]:
     return sorted(by_topic.items())
 
 
-def _groups_by_topic(context: VerifyContext) -> dict[str, list[str]]:
-    """The consumer groups that have offsets of a topic: brokers before 5.0 keep them when it is deleted."""
-    by_topic: defaultdict[str, list[str]] = defaultdict(list)
-    for topic, group in sorted(consumer_offsets(read_config(context.store.view, CONSUMER_OFFSETS))):
-        by_topic[topic].append(group)
-    return by_topic
-
-
 def _of_topic(
     kind: str,
     context: VerifyContext,
     runs: Sequence[Missing],
     what: str,
-    groups: Mapping[str, Sequence[str]],
+    groups: Sequence[str],
     repair: str | None,
 ) -> Finding:
-    first, topic = min(run.physical_offset for run in runs), topic_text(runs[0].topic)
+    first = min(run.physical_offset for run in runs)
     count, size = sum(run.message_count for run in runs), sum(run.byte_count for run in runs)
     text = f"{counted(count, 'message')} ({size_text(size)}) of {what}"
-    if named := groups.get(topic):
-        more = "" if len(named) <= GROUPS_NAMED_MAX else ", ..."
-        text += f"; {CONSUMER_OFFSETS} has offsets of it for {', '.join(named[:GROUPS_NAMED_MAX])}{more}"
+    if groups:
+        more = "" if len(groups) <= GROUPS_NAMED_MAX else ", ..."
+        text += f"; {CONSUMER_OFFSETS} has offsets of it for {', '.join(groups[:GROUPS_NAMED_MAX])}{more}"
     return finding(
         kind, context.log_path(first), text, file_position=first - context.log_start(first), physical_offset=first,
-        length=size, topic=topic, count=count, repair=repair,
+        length=size, topic=topic_text(runs[0].topic), count=count, repair=repair,
     )  # fmt: skip
 
 
@@ -134,7 +131,13 @@ def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> Removed
     if not context.has_all_queues or not runs:
         return RemovedMessages(list(runs))
     if context.shown_topics is not None:  # a topic with queues is taken for configured
-        told = _doubtful_messages(context, runs)
+        told = RemovedMessages()
+        # What waits for its dispatch is not in doubt: a start enters it.
+        waiting = {run.topic for run in runs}
+        waiting -= {run.topic for run in runs if run.physical_offset < context.dispatched_end}
+        for run in runs:
+            is_doubtful = may_be_deleted(topic_text(run.topic), context.shown_topics) and run.topic not in waiting
+            (told.doubtful if is_doubtful else told.lacking).append(run)
     elif context.whole_topics is not None:
         told = RemovedMessages(list(runs))
         names = {run.topic for run in runs}
@@ -145,27 +148,13 @@ def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> Removed
     lacking, told.lacking = told.lacking, []
     for run in lacking:
         end = told.ends.get(run.topic, 0)
-        is_removed = run.last_physical_offset < end and (end == OFFSETS_END or not _continues(context, run))
+        is_removed = run.last_physical_offset < end
+        if is_removed and end != OFFSETS_END:
+            # They continue a queue that has a unit of a message before them.
+            queue = context.queue(run.queue)
+            is_removed = queue is None or not (queue.units.runs["first"] < run.physical_offset).any()
         (told.removed if is_removed else told.lacking).append(run)
     return told
-
-
-def _doubtful_messages(context: VerifyContext, runs: Sequence[Missing]) -> RemovedMessages:
-    """Tell those of topics without a queue apart, but what waits for its dispatch: a start enters it."""
-    told = RemovedMessages()
-    waiting = {run.topic for run in runs}
-    waiting -= {run.topic for run in runs if run.physical_offset < context.dispatched_end}
-    for run in runs:
-        is_doubtful = may_be_deleted(topic_text(run.topic), context.shown_topics) and run.topic not in waiting
-        (told.doubtful if is_doubtful else told.lacking).append(run)
-    return told
-
-
-def _continues(context: VerifyContext, run: Missing) -> bool:
-    """Whether a queue has a unit of a message before these."""
-    queues: Mapping[tuple[bytes, int], QueueMap] = context.batch_queues if run.queue[2] else context.queues
-    queue = queues.get(run.queue[:2])
-    return queue is not None and bool((queue.units.runs["first"] < run.physical_offset).any())
 
 
 def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes, int]:
@@ -181,16 +170,21 @@ def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes
     with OpenFiles(context.store.view) as files:
         log = Log(context.store, context.rules, files)
         for key, queue_runs in by_queue.items():
-            queues: Mapping[tuple[bytes, int], QueueMap] = context.batch_queues if key[2] else context.queues
-            queue = queues.get(key[:2])
+            queue = context.queue(key)
             start = _live_start(context, log, key, queue) if queue is not None and len(queue.units.runs) else None
-            restarts += _restarts(queue_runs)
+            # Messages from the first place of a queue on, after others of it; one alone may have a wrong header.
+            first = min(run.physical_offset for run in queue_runs)
+            restarts += [run for run in queue_runs if run.queue_offset == 0 and run.physical_offset > first][-1:]
             if start is None:
                 continue
-            if old := [run.last_physical_offset for run in queue_runs if _is_before(run, start)]:
+            before = [run for run in queue_runs if run.physical_offset < start.physical_offset]
+            # These had the first place of a queue, or later ones, before the message that has it now.
+            old = [run for run in before if run.queue_offset + run.message_count > start.queue_offset]
+            if old:
                 again[key[0]] = min(start.physical_offset, again.get(key[0], OFFSETS_END))
-                old_ends[key[0]] = max(*old, old_ends.get(key[0], -1))
-            fronts += [run for run in queue_runs if _is_front(run, start)]
+                old_ends[key[0]] = max(old_ends.get(key[0], -1), *(run.last_physical_offset for run in old))
+            # And these are the first ones of a queue, up to the one that is its first now.
+            fronts += [run for run in before if (run.queue_offset, run.message_count) == (0, start.queue_offset)]
     for topic, runs_of in _by_topic(restarts):
         if topic not in again and sum(run.message_count for run in runs_of) > 1:
             again[topic] = min(run.physical_offset for run in runs_of)
@@ -198,23 +192,6 @@ def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes
         if old_ends.get(run.topic, OFFSETS_END) < run.physical_offset:
             again[run.topic] = min(run.physical_offset, again[run.topic])
     return again
-
-
-def _is_before(run: Missing, start: _LiveStart) -> bool:
-    """Whether messages had the first place of a queue, or later ones, before the message that has it now."""
-    return run.queue_offset + run.message_count > start.queue_offset and run.physical_offset < start.physical_offset
-
-
-def _restarts(runs: Sequence[Missing]) -> list[Missing]:
-    """Messages from the first place of a queue on that lie after others of it; one alone may have a wrong header."""
-    first = min((run.physical_offset for run in runs), default=0)
-    return [run for run in runs if run.queue_offset == 0 and run.physical_offset > first][-1:]
-
-
-def _is_front(run: Missing, start: _LiveStart) -> bool:
-    """Whether messages are the first ones of a queue, up to the one that is its first now."""
-    end = run.queue_offset + run.message_count
-    return run.queue_offset == 0 and end == start.queue_offset and run.physical_offset < start.physical_offset
 
 
 def _live_start(context: VerifyContext, log: Log, key: TypedQueueKey, queue: QueueMap) -> _LiveStart | None:

@@ -22,10 +22,9 @@ from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Walk
 from rmqtool.store.source import ByteSource, read_range
-from rmqtool.verify.match.flipped_bit import FlippedBit, flipped_bits
+from rmqtool.verify.match.flipped_bit import flipped_bits
 from rmqtool.verify.match.log_chunk import RowsLookup
 from rmqtool.verify.survey.context import REGRESS_MARGIN_MS, VerifyContext
-from rmqtool.verify.survey.queue_map import Array
 
 IMPLAUSIBLE_MAX: Final = 100
 FLIPS_MAX: Final = 100
@@ -58,8 +57,7 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
         lost: messages that were in a damaged row, as the queues know them, by number of the row.
     """
     findings = _damage(context, walk, lookup, lost)
-    rows = lookup.rows
-    messages, rules = lookup.messages, context.rules
+    rows, messages, rules = lookup.rows, lookup.messages, context.rules
     unknown = []
     if not rules.reads_v2:
         unknown.append(("of version 2", rows["magic"][messages] == commitlog.MAGIC_V2))
@@ -70,16 +68,15 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
             count, first = int(are_unknown.sum()), rows[messages[are_unknown][0]]
             text = f"{count} records {what}, the first one ends the commit log for {rules.version}"
             findings.append(_at(context, NOT_READABLE_BY_VERSION, first, text, count=count))
-    prepared = rows["prepared_transaction_offset"][lookup.messages]
+    prepared = rows["prepared_transaction_offset"][messages]
     tombstones = prepared == TOMBSTONE
-    for number in lookup.messages[tombstones].tolist():
-        findings.append(
-            _of_message(context, lookup, number, "commitlog.tombstone", "a record that replaces a lost message")
-        )
+    for number in messages[tombstones].tolist():
+        text = "a record that replaces a lost message"
+        findings.append(_of_message(context, lookup, number, "commitlog.tombstone", text))
     # A half message lies before the record that ends its transaction; the other numbers come from clients,
     # which may send anything.
-    impossible = ((prepared < 0) | (prepared > rows["physical_offset"][lookup.messages])) & ~tombstones
-    for number in lookup.messages[impossible][:IMPLAUSIBLE_MAX].tolist():
+    impossible = ((prepared < 0) | (prepared > rows["physical_offset"][messages])) & ~tombstones
+    for number in messages[impossible][:IMPLAUSIBLE_MAX].tolist():
         begin = int(rows["prepared_transaction_offset"][number])
         text = f"its transaction starts at {begin}, where no half message can be"
         # Brokers write 0 into a message of no transaction; what is right in another one nothing shows.
@@ -93,12 +90,8 @@ def _of_message(
     context: VerifyContext, lookup: RowsLookup, number: int, kind: str, text: str, **details: Any
 ) -> Finding:
     row = lookup.rows[number]
-    queue_details = {
-        "topic": lookup.topic(row),
-        "queue_id": int(row["queue_id"]),
-        "queue_offset": int(row["queue_offset"]),
-    }
-    return _at(context, kind, row, text, **(queue_details | details))
+    queue = {"topic": lookup.topic(row), "queue_id": int(row["queue_id"]), "queue_offset": int(row["queue_offset"])}
+    return _at(context, kind, row, text, **(queue | details))
 
 
 def batch_offset_findings(
@@ -141,18 +134,15 @@ def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) ->
         before = int(around[index])
         # One record may be too new as well as the next too old; whoever does not fit to what lies around is meant.
         earlier = int(times[index - 2]) if index > 1 else before_ms
-        alone_ahead = index > 0 and earlier <= times[index] and _rises_from(times, index)
-        culprit = index - 1 if alone_ahead else index
-        time_ms, neighbor_ms = int(times[culprit]), before if culprit == index else int(times[index])
-        sides_ms = earlier if alone_ahead else before, int(times[culprit + 1]) if culprit + 1 < len(times) else 0
+        # The record at `index` is no exception where what follows continues from it, below the one before it.
+        rises = index + 1 < len(times) and times[index] <= times[index + 1] < times[index - 1]
+        is_ahead = index > 0 and earlier <= times[index] and bool(rises)
+        culprit = index - 1 if is_ahead else index
+        time_ms, neighbor_ms = int(times[culprit]), int(times[index]) if is_ahead else before
+        sides_ms = earlier if is_ahead else before, int(times[culprit + 1]) if culprit + 1 < len(times) else 0
         text = f"stored at {time_ms}, its neighbors at {neighbor_ms}"
-        of_time = _at(
-            context,
-            "commitlog.store-time-regress",
-            lookup.rows[lookup.messages[culprit]],
-            text,
-            found=str(time_ms),
-        )
+        row = lookup.rows[lookup.messages[culprit]]
+        of_time = _at(context, "commitlog.store-time-regress", row, text, found=str(time_ms))
         if not _is_damaged_time(time_ms, *sides_ms):
             text += ": the clock was set back, the field is damaged, or old records came back"
             of_time = replace(of_time, severity=Severity.NOTE, message=text)
@@ -169,11 +159,6 @@ def _is_damaged_time(time_ms: int, earlier_ms: int, later_ms: int) -> bool:
     return not time_ms or any(
         0 <= (time_ms ^ bit) - earlier_ms <= span and bit > FLIP_SPANS * span for bit in (1 << n for n in range(63))
     )
-
-
-def _rises_from(times: Array, index: int) -> bool:
-    """Whether the record at `index` is no exception: what follows continues from it, below the one before it."""
-    return index + 1 < len(times) and bool(times[index] <= times[index + 1] < times[index - 1])
 
 
 def _damage(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
@@ -194,22 +179,18 @@ def _damage(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[i
             more = f" and {len(names) - LOST_NAMED} more" if len(names) > LOST_NAMED else ""
             text += f"; the queues know of {', '.join(names[:LOST_NAMED])}{more}"
         if verdict == Verdict.STALE:
-            if row["physical_offset"] == stale_until:
-                stale_until = int(row["physical_offset"] + row["size"])
-                last = findings[-1]
-                findings[-1] = _longer(last, int(row["size"]))
-                continue
+            is_next = row["physical_offset"] == stale_until
             stale_until = int(row["physical_offset"] + row["size"])
+            if is_next:
+                last = findings[-1]
+                findings[-1] = replace(last, length=(last.length or 0) + int(row["size"]), count=last.count + 1)
+                continue
         details: dict[str, Any] = {"count": max(1, len(names))}
         if verdict == Verdict.BODY_CRC_MISMATCH and flips_left:
             flips_left -= 1
             details |= _flip(walk, row)
         findings.append(_at(context, FINDING_IDS[verdict], row, text, **details))
     return findings
-
-
-def _longer(last: Finding, length: int) -> Finding:
-    return replace(last, length=(last.length or 0) + length, count=last.count + 1)
 
 
 def _flip(walk: Walk, row: Any) -> dict[str, Any]:
@@ -219,43 +200,29 @@ def _flip(walk: Walk, row: Any) -> dict[str, Any]:
         return {}
     stored, computed = judged.body_crc & 0xFFFFFFFF, judged.computed_crc & 0xFFFFFFFF
     details: dict[str, Any] = {"expected": f"{stored:#010x}", "found": f"{computed:#010x}"}
-    body_at = (
-        judged.size
-        - judged.properties_length
-        - 2
-        - judged.topic_length
-        - (2 if judged.magic == commitlog.MAGIC_V2 else 1)
-        - judged.body_length
-    )
-    texts = [_flip_text(bit, row, body_at, walk) for bit in flipped_bits(stored, computed, judged.body_length)]
+    after_body = (2 if judged.magic == commitlog.MAGIC_V2 else 1) + judged.topic_length + 2 + judged.properties_length
+    body_at = judged.size - after_body - judged.body_length
+    body_position = int(row["physical_offset"]) - walk.split.physical_offset + body_at
+    texts = []
+    for flip in flipped_bits(stored, computed, judged.body_length):
+        where = "the stored CRC" if flip.byte < 0 else f"file position {body_position + flip.byte}"
+        texts.append(f"bit {flip.bit} of {where}")
     if texts:
         details["candidate"] = "one flipped bit: " + " or ".join(texts)
     return details
 
 
-def _flip_text(bit: FlippedBit, row: Any, body_at: int, walk: Walk) -> str:
-    if bit.byte < 0:
-        return f"bit {bit.bit} of the stored CRC"
-    position = int(row["physical_offset"]) - walk.split.physical_offset + body_at + bit.byte
-    return f"bit {bit.bit} of file position {position}"
-
-
 def _at(context: VerifyContext, kind: str, row: Any, message: str, **details: Any) -> Finding:
     physical_offset = int(row["physical_offset"])
-    start = context.log_start(physical_offset)
-    path = context.log_path(physical_offset)
-    if (
-        kind == FINDING_IDS[Verdict.MISSING_END_BLANK]
-        and physical_offset == start
-        and start > context.store.commitlog[0].start
-    ):
-        before = context.store.commitlog[[segment.start for segment in context.store.commitlog].index(start) - 1]
-        path, start = before.path, before.start
+    segment = context.log_segment(physical_offset)
+    is_at_start = physical_offset == segment.start > context.store.commitlog[0].start
+    if kind == FINDING_IDS[Verdict.MISSING_END_BLANK] and is_at_start:
+        segment = context.log_segment(physical_offset - 1)  # what has no room for a blank is the file before
     return finding(
         kind,
-        path,
+        segment.path,
         message,
-        file_position=physical_offset - start,
+        file_position=physical_offset - segment.start,
         physical_offset=physical_offset,
         length=int(row["size"]),
         **details,

@@ -20,7 +20,7 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Store
 from rmqtool.verify.files.reach import newest_start
 from rmqtool.verify.match.queue_match import name_of
-from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueOrder, QueueRun
+from rmqtool.verify.match.queue_order import MisplacedRecord, QueueOrder, QueueRun
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.result import Missing
 
@@ -70,7 +70,7 @@ class _Counter:
         self._ends = list(accumulate((end for _, end in ranges), max))
 
     def between(self, behind: int, before: int) -> int:
-        """How many ranges begin before `before`, of which one ends after `after`; 0 where none does."""
+        """How many ranges begin before `before`, of which one ends after `behind`; 0 where none does."""
         count = bisect_left(self._starts, before)
         return count if count and self._ends[count - 1] > behind else 0
 
@@ -89,7 +89,13 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
             by_queue[run.queue].append(QueueRun(run.queue_offset, end, *places, run.message_count))
     for name, queue_runs in by_queue.items():
         queue_runs.sort(key=lambda run: run.place)
-        order.take_queue_runs(name, [*_dispatched(context, name), *queue_runs])
+        queue = context.queues.get(name[:2])
+        if queue is not None and queue.end > queue.first:
+            # Its units stand for messages too, unless all have expired, and messages between them and the log.
+            newest = newest_start(queue.units, context.store.commitlog[-1].end)[1]
+            if not 0 <= newest < context.store.log_start:
+                queue_runs.insert(0, QueueRun(queue.first, queue.end, 0, newest, queue.end - queue.first))
+        order.take_queue_runs(name, queue_runs)
     with OpenFiles(context.store.view) as files:
         log = Log(context.store, context.rules, files)
         misplaced_records, empty = order.misplaced(doubts.counter().between)
@@ -107,20 +113,36 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
             if run.place >= context.dispatched_end and run.first >= end and run.place not in misplaced_places
         ]
         if undispatched:
-            yield _repeated_finding(context, name, undispatched)
+            segment = context.log_segment(undispatched[0].place)
+            yield finding(
+                REPEATED,
+                segment.path,
+                f"another record of {name_of(name[:2])} has the same queue offset",
+                file_position=undispatched[0].place - segment.start,
+                physical_offset=undispatched[0].place,
+                topic=topic_text(name[0]),
+                queue_id=name[1],
+                queue_offset=undispatched[0].first,
+                count=sum(run.count for run in undispatched),
+            )
     for gap in empty[:_RUNS_MAX]:
         # Of messages before a queue's first unit the queue's own files tell.
         if gap.before > 0 and not gap.queue[0].startswith(_FURTHER):
-            yield _missing_finding(context, gap)
-
-
-def _dispatched(context: VerifyContext, name: TypedQueueKey) -> Iterator[QueueRun]:
-    """What the queue's units stand for; nothing where all have expired, and messages between them and the log too."""
-    queue = context.queues.get(name[:2])
-    if queue is not None and queue.end > queue.first:
-        newest = newest_start(queue.units, context.store.commitlog[-1].end)[1]
-        if not 0 <= newest < context.store.log_start:
-            yield QueueRun(queue.first, queue.end, 0, newest, queue.end - queue.first)
+            topic, queue_id, _ = gap.queue
+            last = gap.first + gap.length - 1
+            offsets = f"queue offset {gap.first}" if gap.length == 1 else f"queue offsets {gap.first} to {last}"
+            lost = f"{name_of((topic, queue_id))} at {offsets}"
+            yield finding(
+                "commitlog.missing-message",
+                context.log_path(gap.before),
+                f"the commit log lacks {lost} before this record, and nothing there is damaged",
+                file_position=gap.before - context.log_start(gap.before),
+                physical_offset=gap.before,
+                topic=topic_text(topic),
+                queue_id=queue_id,
+                queue_offset=gap.first,
+                count=gap.length,
+            )
 
 
 def record_off_by_one(log: Log, misplaced: MisplacedRecord) -> Record | None:
@@ -134,39 +156,6 @@ def record_off_by_one(log: Log, misplaced: MisplacedRecord) -> Record | None:
     own = record.topic_raw, record.queue_id, record.queue_offset
     wrong = sum(one != two for one, two in zip(own, misplaced[1:], strict=True))
     return record if wrong == 1 else None
-
-
-def _missing_finding(context: VerifyContext, run: MissingRun) -> Finding:
-    topic, queue_id, _ = run.queue
-    last = run.first + run.length - 1
-    offsets = f"queue offset {run.first}" if run.length == 1 else f"queue offsets {run.first} to {last}"
-    lost = f"{name_of((topic, queue_id))} at {offsets}"
-    return finding(
-        "commitlog.missing-message",
-        context.log_path(run.before),
-        f"the commit log lacks {lost} before this record, and nothing there is damaged",
-        file_position=run.before - context.log_start(run.before),
-        physical_offset=run.before,
-        topic=topic_text(topic),
-        queue_id=queue_id,
-        queue_offset=run.first,
-        count=run.length,
-    )
-
-
-def _repeated_finding(context: VerifyContext, name: TypedQueueKey, runs: Sequence[QueueRun]) -> Finding:
-    start = context.log_start(runs[0].place)
-    return finding(
-        REPEATED,
-        context.log_path(runs[0].place),
-        f"another record of {name_of(name[:2])} has the same queue offset",
-        file_position=runs[0].place - start,
-        physical_offset=runs[0].place,
-        topic=topic_text(name[0]),
-        queue_id=name[1],
-        queue_offset=runs[0].first,
-        count=sum(run.count for run in runs),
-    )
 
 
 def misplaced_finding(store: Store, misplaced: MisplacedRecord, record: Record) -> Finding:

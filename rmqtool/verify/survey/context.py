@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import NEWEST, rules_for
-from rmqtool.formats.queue_name import QueueKey, queue_key
+from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, queue_key
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.source import ByteSource
@@ -116,25 +116,34 @@ class VerifyContext:
     def open_file(self) -> Callable[[str], ByteSource]:
         return self.store.view.open
 
+    def queue(self, key: TypedQueueKey) -> QueueMap | None:
+        """The map of a queue; None where the store has none of it."""
+        return (self.batch_queues if key[2] else self.queues).get(key[:2])
+
     def queues_into(self, begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
         """Queues, of plain units and of batches, of which some have units that point into [begin, end) of the log."""
+
+        def maps_into(maps: Mapping[QueueKey, QueueMap]) -> Iterator[tuple[QueueKey, QueueMap]]:
+            return maps.into(begin, end) if isinstance(maps, RangedMaps) else iter(maps.items())
+
         if self.order is None:
-            plain = _into(self.queues, begin, end)
+            plain = maps_into(self.queues)
         else:
             keys = (queue_key(*name) for name in self.order.queues_into(begin, end))
             plain = ((key, self.queues[key]) for key in keys)
-        return chain(plain, _into(self.batch_queues, begin, end)) if self.batch_queues else plain
+        return chain(plain, maps_into(self.batch_queues)) if self.batch_queues else plain
+
+    def log_segment(self, physical_offset: int) -> Segment:
+        """The commitlog file that holds a physical offset."""
+        return next(segment for segment in reversed(self.store.commitlog) if segment.start <= physical_offset)
 
     def log_path(self, physical_offset: int) -> str:
-        """The commitlog file that holds a physical offset."""
-        return self._segment(physical_offset).path
+        """That file's path."""
+        return self.log_segment(physical_offset).path
 
     def log_start(self, physical_offset: int) -> int:
         """Physical offset of that file's first byte."""
-        return self._segment(physical_offset).start
-
-    def _segment(self, physical_offset: int) -> Segment:
-        return next(segment for segment in reversed(self.store.commitlog) if segment.start <= physical_offset)
+        return self.log_segment(physical_offset).start
 
     @property
     def crosses(self) -> bool:
@@ -159,7 +168,3 @@ class RangedMaps(Protocol):
 
     def into(self, begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
         """Those of which some may have units that point into [begin, end) of the log."""
-
-
-def _into(maps: Mapping[QueueKey, QueueMap], begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
-    return maps.into(begin, end) if isinstance(maps, RangedMaps) else iter(maps.items())

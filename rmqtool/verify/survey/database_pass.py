@@ -110,7 +110,11 @@ def database_findings(database: QueueDatabase, log_minimum: int) -> Iterator[Fin
     if database.failure is None:
         for name in sorted(database.names):
             yield from _of_queue(database, name, log_minimum)
-        yield from _dispatched_end(database)
+        newest = max((ends.maximum.physical_offset for ends in database.ends.values() if ends.maximum), default=-1)
+        if newest >= (database.dispatched or 0):
+            state = "is missing" if database.dispatched is None else f"is {database.dispatched}"
+            text = f"CHECKPOINT_TOPIC {state}, the newest unit points to {newest}"
+            yield say("rocksdb.dispatched-behind", message=text, physical_offset=newest)
 
 
 def _of_queue(database: QueueDatabase, name: QueueName, log_minimum: int) -> Iterator[Finding]:
@@ -149,14 +153,6 @@ def _of_queue(database: QueueDatabase, name: QueueName, log_minimum: int) -> Ite
         if count:
             text = f"the first unit is stored as {minimum.queue_offset}, which hides {count} units of the log before it"
             yield say("rocksdb.wrong-end", message=text, count=count, queue_offset=minimum.queue_offset)
-
-
-def _dispatched_end(database: QueueDatabase) -> Iterator[Finding]:
-    newest = max((ends.maximum.physical_offset for ends in database.ends.values() if ends.maximum), default=-1)
-    if newest >= (database.dispatched or 0):
-        text = "is missing" if database.dispatched is None else f"is {database.dispatched}"
-        text = f"CHECKPOINT_TOPIC {text}, the newest unit points to {newest}"
-        yield finding("rocksdb.dispatched-behind", database.directory, text, physical_offset=newest)
 
 
 def log_end_findings(database: QueueDatabase | None, log_end: int) -> Iterator[Finding]:

@@ -61,16 +61,6 @@ class EntrySums:
         low, high = (int(self.totals[number // SAMPLE_EVERY]) for number in (first, stop))
         return SummedEntries(stop - first, high - low & _MASK)
 
-    def are_met(self, summed: SummedEntries, first_number: int, begin_ms: int, expected: Sequence[Array]) -> bool:
-        """Whether expected entries are those that were summed.
-
-        Args:
-            begin_ms: the file's, from which the times of its entries count.
-            expected: hashes, physical offsets and times, as many as were summed.
-        """
-        total = load_kernel(KERNEL).expected_sum(self.key, first_number, begin_ms, *expected)
-        return int(total) == summed.total
-
 
 BLOCK_ENTRIES: Final = 1 << 17
 """With what is made of them about as much as a core keeps in its cache."""
@@ -109,7 +99,10 @@ class IndexMap:
         return entry_position(number, self.slot_count)
 
     def parts(self, open_file: Open, begin: int, end: int) -> Iterator[tuple[int, bytearray | SummedEntries]]:
-        """The same as `ranges`, with the sum alone of what needs not to be read again."""
+        """First number and bytes of ranges of entries, which together hold all that point into [begin, end).
+
+        Of what needs not to be read again there is the sum alone.
+        """
         ranges = self.entries.ranges(begin, end)
         inner = self.entries.inner(begin, end) if self.sums is not None and len(ranges) == 1 else None
         if self.sums is None or inner is None:
@@ -121,12 +114,15 @@ class IndexMap:
         yield from self._read(open_file, [(stop, high)])
 
     def has_sum(self, summed: SummedEntries, first_number: int, expected: Sequence[Array]) -> bool:
-        """Whether expected entries are those of a part, of which only the sum is at hand; see `parts`."""
-        return self.sums is not None and self.sums.are_met(summed, first_number, self.begin_timestamp_ms, expected)
+        """Whether expected entries are those of a part, of which only the sum is at hand; see `parts`.
 
-    def ranges(self, open_file: Open, begin: int, end: int) -> Iterator[tuple[int, bytearray]]:
-        """First number and bytes of ranges of entries, which together hold all that point into [begin, end)."""
-        yield from self._read(open_file, self.entries.ranges(begin, end))
+        Args:
+            expected: hashes, physical offsets and times, as many as were summed.
+        """
+        assert self.sums is not None, "a part was summed"
+        kernel = load_kernel(KERNEL)
+        total = kernel.expected_sum(self.sums.key, first_number, self.begin_timestamp_ms, *expected)
+        return int(total) == summed.total
 
     def _read(self, open_file: Open, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytearray]]:
         if not ranges:
@@ -146,7 +142,7 @@ class IndexMap:
     def pointing_into(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
         """Numbers and entries, of those that point into [begin, end)."""
         numbers, entries = [np.empty(0, np.int64)], [np.empty(0, _DTYPE)]
-        for low, buffer in self.ranges(open_file, begin, end):
+        for low, buffer in self._read(open_file, self.entries.ranges(begin, end)):
             block_entries = np.frombuffer(buffer, _DTYPE)
             places = np.arange(low, low + len(block_entries))
             inside = self.entries.chosen(places, block_entries["physical_offset"].astype(np.int64), begin, end)
@@ -190,7 +186,18 @@ class IndexPass:
             self._say("store.unreadable", str(error))
             return None
         try:
-            self._length()
+            size = self._entries_at + self._room * ENTRY_SIZE
+            if self.entry.size != size:
+                text = f"{self.entry.size} bytes, a full file has {size}"
+                if self.full_room is None:
+                    text = f"{self.entry.size} bytes, which fits no number of entries with {self.slot_count} slots"
+                self._say(
+                    "index.wrong-file-size",
+                    text,
+                    length=self.entry.size,
+                    expected=str(size) if self.full_room else None,
+                    found=str(self.entry.size),
+                )
             index_map = self._check(source)
         finally:
             source.close()
@@ -209,21 +216,6 @@ class IndexPass:
         """File position of entry 0, which is never used."""
         return entry_position(0, self.slot_count)
 
-    def _length(self) -> None:
-        size = self._entries_at + self._room * ENTRY_SIZE
-        if self.entry.size == size:
-            return
-        text = f"{self.entry.size} bytes, a full file has {size}"
-        if self.full_room is None:
-            text = f"{self.entry.size} bytes, which fits no number of entries with {self.slot_count} slots"
-        self._say(
-            "index.wrong-file-size",
-            text,
-            length=self.entry.size,
-            expected=str(size) if self.full_room else None,
-            found=str(self.entry.size),
-        )
-
     def _check(self, source: ByteSource) -> IndexMap:
         header = np.frombuffer(self._read(source, 0, HEADER_SIZE), HEADER.dtype)[0]
         following = int(header["next_entry_number"])
@@ -231,7 +223,12 @@ class IndexPass:
         counted = self._last_entry(source, capacity)
         # A broker lengthens a short file with zeros, so only the entries that were cut off are lost.
         is_cut = capacity < following <= self._room
-        count = self._entry_count(source, counted, following, int(header["end_physical_offset"]))
+        count = counted
+        if 1 < following <= counted:
+            # The header's number counts if it names that entry's record too.
+            raw = self._read(source, entry_position(following - 1, self.slot_count), ENTRY_SIZE)
+            if np.frombuffer(raw, _DTYPE)[0]["physical_offset"] == header["end_physical_offset"]:
+                count = following - 1
         if (following - 1 != count and (counted or is_cut)) or not 0 <= following <= self._room:
             self._say(
                 "index.bad-header",
@@ -268,14 +265,6 @@ class IndexPass:
             is_whole=following - 1 == count == counted,
         )
 
-    def _entry_count(self, source: ByteSource, counted: int, following: int, end_physical_offset: int) -> int:
-        """Number of the last entry: as the header says if it names that entry's record too, else by the bytes."""
-        if 1 < following <= counted:
-            raw = self._read(source, entry_position(following - 1, self.slot_count), ENTRY_SIZE)
-            if int(np.frombuffer(raw, _DTYPE)[0]["physical_offset"]) == end_physical_offset:
-                return following - 1
-        return counted
-
     def _last_entry(self, source: ByteSource, capacity: int) -> int:
         """Number of the last entry with any byte that is not zero; an entry of zeros is none, for no record is."""
         start, end = self._entries_at, self._entries_at + capacity * ENTRY_SIZE
@@ -297,7 +286,14 @@ class IndexPass:
         sums = EntrySums.of(count) if is_worth(count, COMPILED_FROM_ENTRIES) else None
         wrong = 0
         step = memory_budget().share(BLOCK_ENTRIES * BLOCK_ENTRY_BYTES, 4) // BLOCK_ENTRY_BYTES
-        blocks = self._blocks(source, count, step, sums)
+
+        def read_blocks() -> Iterator[EntryBlock]:
+            for low in range(1, count + 1, step):
+                size = (min(low + step, count + 1) - low) * ENTRY_SIZE
+                raw = self._read(source, entry_position(low, self.slot_count), size)
+                yield entry_block(low, raw, self.slot_count, sums)
+
+        blocks = read_blocks()
         follow = plain_chains if sums is None else compiled_chains
         for block in blocks if sums is None or memory_budget().threads(2, THREAD_BYTES) == 1 else read_ahead(blocks):
             chains = follow(block, latest)
@@ -308,17 +304,9 @@ class IndexPass:
                     entry = np.frombuffer(block.raw, _DTYPE)[index]
                     self._chain(block.first_number + index, int(chains.expected[index]), entry)
         if wrong > FINDINGS_MAX:
-            self._say(
-                "index.wrong-slot", f"{wrong - FINDINGS_MAX} more entries in wrong chains", count=wrong - FINDINGS_MAX
-            )
+            rest = wrong - FINDINGS_MAX
+            self._say("index.wrong-slot", f"{rest} more entries in wrong chains", count=rest)
         return latest, runs.finish(), sums
-
-    def _blocks(self, source: ByteSource, count: int, step: int, sums: EntrySums | None) -> Iterator[EntryBlock]:
-        """All entries, so many at a time."""
-        for low in range(1, count + 1, step):
-            size = (min(low + step, count + 1) - low) * ENTRY_SIZE
-            raw = self._read(source, entry_position(low, self.slot_count), size)
-            yield entry_block(low, raw, self.slot_count, sums)
 
     def _chain(self, number: int, expected: int, entry: Any) -> None:
         position, previous = entry_position(number, self.slot_count), int(entry["previous_entry"])
@@ -370,10 +358,9 @@ class IndexPass:
             return
         first = np.frombuffer(self._read(source, entry_position(1, self.slot_count), ENTRY_SIZE), _DTYPE)[0]
         last = np.frombuffer(self._read(source, entry_position(count, self.slot_count), ENTRY_SIZE), _DTYPE)[0]
-        begins_at, ends_at = int(first["physical_offset"]), int(last["physical_offset"])
-        told = {
-            "begin_physical_offset": range(begins_at, begins_at + 1),
-            "end_physical_offset": range(ends_at, ends_at + 1),
+        told: dict[str, Sequence[int]] = {
+            "begin_physical_offset": (first["physical_offset"],),
+            "end_physical_offset": (last["physical_offset"],),
             # Old releases count every entry and one more, and newer ones continue such a file.
             "used_slot_count": range(used, count + 2),
         }
@@ -381,9 +368,9 @@ class IndexPass:
             if int(header[name]) not in expected:
                 self._say(
                     "index.bad-header",
-                    f"{name} is {int(header[name])}, the entries say {expected[0]}",
+                    f"{name} is {int(header[name])}, the entries say {int(expected[0])}",
                     file_position=HEADER.position(name),
-                    expected=str(expected[0]),
+                    expected=str(int(expected[0])),
                     found=str(int(header[name])),
                 )
         begin, end = int(header["begin_timestamp_ms"]), int(header["end_timestamp_ms"])
@@ -404,9 +391,8 @@ class IndexPass:
 
     def _tell_unreadable(self, ranges: Sequence[tuple[int, int]]) -> None:
         for start, end in ranges:
-            self._say(
-                "store.unreadable", f"{end - start} bytes cannot be read", file_position=start, length=end - start
-            )
+            text = f"{end - start} bytes cannot be read"
+            self._say("store.unreadable", text, file_position=start, length=end - start)
 
     def _say(self, kind: str, message: str, **details: Any) -> None:
         self.findings.append(finding(kind, self.entry.path, message, **details))

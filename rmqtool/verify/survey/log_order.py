@@ -73,7 +73,6 @@ class LogOrder:
         self._first_rows = np.fromiter((queue.first_row for queue in queues), np.int64, len(queues))
         maxima = (database.ends.get(name, StoredEnds()).maximum for name in self._names)
         self._ends = np.fromiter((-1 if end is None else end.queue_offset for end in maxima), np.int64, len(queues)) + 1
-        self._log_end = log_end
         self._block_rows = memory_budget().share(BLOCK_ROWS * BLOCK_ROW_BYTES, 8) // BLOCK_ROW_BYTES
         row_count = sum(queue.unit_count for queue in queues)
         bucket_count = min(BUCKETS_MAX, row_count // BUCKET_ROWS + 1)
@@ -84,7 +83,10 @@ class LogOrder:
         counts = np.zeros(bucket_count + 2, np.int64)
         for rows in self._blocks(row_count):
             counts += np.bincount(self._buckets(rows), minlength=len(counts))
-            self._note_newest(rows)
+            inside = rows[rows["physical_offset"] < log_end]
+            if len(inside):
+                last = inside[int(inside["physical_offset"].argmax())]
+                self.newest = max(self.newest, (int(last["physical_offset"]), int(last["record_size"])))
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         try:
             self._write(row_count)
@@ -155,12 +157,6 @@ class LogOrder:
     def _buckets(self, rows: Array) -> Array:
         """The bucket of each row: the first one is before the log, the last one after it."""
         return np.searchsorted(self._edges, rows["physical_offset"], side="right").astype(np.uint16)
-
-    def _note_newest(self, rows: Array) -> None:
-        inside = rows[rows["physical_offset"] < self._log_end]
-        if len(inside):
-            last = inside[int(inside["physical_offset"].argmax())]
-            self.newest = max(self.newest, (int(last["physical_offset"]), int(last["record_size"])))
 
     def _write(self, row_count: int) -> None:
         free = self._starts[:-1].copy()

@@ -57,7 +57,14 @@ class OffsetRuns:
         """Places [low, high) that together hold all members which point into [begin, end); see `chosen`."""
         touched = self._touching(begin, end)
         if len(touched) <= RUNS_APART:
-            return [self._narrowed(run[0], run[1], begin, end) for run in touched.tolist()]
+            narrowed = []
+            for low, high in touched[["begin", "end"]].tolist():
+                places, offsets = self._samples(low, high)
+                first, behind = offsets.searchsorted((begin, end)).tolist()
+                start = int(places[first - 1]) if first > 0 else low
+                stop = min(high, int(places[behind]) + 1) if behind < len(places) else high
+                narrowed.append((start, stop))
+            return narrowed
         # Very many short runs: read what lies between them too.
         apart = np.flatnonzero(touched["begin"][1:] - touched["end"][:-1] > SAMPLE_EVERY)
         lows = touched["begin"][np.concatenate([[0], apart + 1])].tolist()
@@ -90,14 +97,6 @@ class OffsetRuns:
 
     def _touching(self, begin: int, end: int) -> Array:
         return self.runs[(self.runs["first"] < end) & (self.runs["last"] >= begin)]
-
-    def _narrowed(self, low: int, high: int, begin: int, end: int) -> tuple[int, int]:
-        places, offsets = self._samples(low, high)
-        first, behind = offsets.searchsorted((begin, end)).tolist()
-        return (
-            int(places[first - 1]) if first > 0 else low,
-            min(high, int(places[behind]) + 1) if behind < len(places) else high,
-        )
 
     def _samples(self, low: int, high: int) -> tuple[Array, Array]:
         """Sampled places within [low, high), and the offsets there."""
@@ -311,6 +310,22 @@ FILE_BYTES: Final = 256
 """What a map takes in memory without its arrays, and each of its files."""
 
 
+class _Content(msgspec.Struct, array_like=True, frozen=True):
+    """A map as it lies in the file; the names of topics are no text, so paths are bytes."""
+
+    is_batch: bool
+    directory: bytes
+    files: tuple[tuple[bytes, int, int], ...]
+    units_per_file: int
+    end: int
+    spans: tuple[tuple[Span, ...], tuple[Span, ...], tuple[Span, ...], tuple[Span, ...], tuple[Span, ...]]
+    unit_count: int
+    dropped: int
+    runs: bytes
+    sample_places: bytes
+    sample_offsets: bytes
+
+
 class QueueMaps(Mapping[QueueKey, QueueMap]):
     """Maps by topic and queue id, in the order in which they were added."""
 
@@ -336,7 +351,21 @@ class QueueMaps(Mapping[QueueKey, QueueMap]):
         if self._memory_left >= 0:
             self._places[key] = queue
             return
-        content = _encoded(queue)
+        content = msgspec.msgpack.encode(
+            _Content(
+                queue.is_batch,
+                topic_bytes(queue.directory),
+                tuple((topic_bytes(file.path), file.first, file.unit_count) for file in queue.files),
+                queue.units_per_file,
+                queue.end,
+                (queue.gaps, queue.dead, queue.zero_files, queue.bad_files, queue.absent_files),
+                queue.unit_count,
+                units.dropped,
+                units.runs.tobytes(),
+                units.sample_places.astype(np.int64, copy=False).tobytes(),
+                units.sample_offsets.astype(np.int64, copy=False).tobytes(),
+            )
+        )
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the last reference
@@ -382,68 +411,22 @@ class QueueMaps(Mapping[QueueKey, QueueMap]):
             content = os.pread(self._file.fileno(), end - start, start)
         except OSError as error:
             raise WriteError(f"{tempfile.gettempdir()}: {reason(error)}") from error
-        return _decoded(key, content)
-
-
-_Spans = tuple[tuple[int, int], ...]
-
-
-class _Content(msgspec.Struct, array_like=True, frozen=True):
-    """A map as it lies in the file; the names of topics are no text, so paths are bytes."""
-
-    is_batch: bool
-    directory: bytes
-    files: tuple[tuple[bytes, int, int], ...]
-    units_per_file: int
-    end: int
-    spans: tuple[_Spans, _Spans, _Spans, _Spans, _Spans]
-    unit_count: int
-    dropped: int
-    runs: bytes
-    sample_places: bytes
-    sample_offsets: bytes
-
-
-def _encoded(queue: QueueMap) -> bytes:
-    units = queue.units
-    return msgspec.msgpack.encode(
-        _Content(
-            queue.is_batch,
-            topic_bytes(queue.directory),
-            tuple((topic_bytes(file.path), file.first, file.unit_count) for file in queue.files),
-            queue.units_per_file,
-            queue.end,
-            (queue.gaps, queue.dead, queue.zero_files, queue.bad_files, queue.absent_files),
-            queue.unit_count,
-            units.dropped,
-            units.runs.tobytes(),
-            _int64s(units.sample_places),
-            _int64s(units.sample_offsets),
+        stored = msgspec.msgpack.decode(content, type=_Content)
+        runs = OffsetRuns(
+            np.frombuffer(stored.runs, RUN),
+            np.frombuffer(stored.sample_places, np.int64),
+            np.frombuffer(stored.sample_offsets, np.int64),
+            stored.dropped,
         )
-    )
-
-
-def _int64s(values: Array) -> bytes:
-    return values.astype(np.int64, copy=False).tobytes()
-
-
-def _decoded(key: QueueKey, content: bytes) -> QueueMap:
-    kept = msgspec.msgpack.decode(content, type=_Content)
-    runs = OffsetRuns(
-        np.frombuffer(kept.runs, RUN),
-        np.frombuffer(kept.sample_places, np.int64),
-        np.frombuffer(kept.sample_offsets, np.int64),
-        kept.dropped,
-    )
-    return QueueMap(
-        topic_text(key[0]),
-        key[1],
-        kept.is_batch,
-        topic_text(kept.directory),
-        tuple(UnitFile(topic_text(path), first, count) for path, first, count in kept.files),
-        kept.units_per_file,
-        runs,
-        kept.end,
-        *kept.spans,
-        kept.unit_count,
-    )
+        return QueueMap(
+            topic_text(key[0]),
+            key[1],
+            stored.is_batch,
+            topic_text(stored.directory),
+            tuple(UnitFile(topic_text(path), first, count) for path, first, count in stored.files),
+            stored.units_per_file,
+            runs,
+            stored.end,
+            *stored.spans,
+            stored.unit_count,
+        )

@@ -25,7 +25,7 @@ from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import segment_name
-from rmqtool.store.source import ByteSource, read_salvaging
+from rmqtool.store.source import read_salvaging
 from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, Span, UnitFile
 from rmqtool.verify.survey.recall import Seen, seen_by
 
@@ -79,8 +79,9 @@ class QueuePass:
 
     def run(self, open_file: Open) -> QueueMap:
         """Read all files of the queue."""
-        for segment, in_place in zip(self.queue.segments, sorted(self.queue.segments, key=_name_of), strict=True):
-            if segment.path != in_place.path and _name_of(segment) != segment_name(segment.start):
+        by_name = sorted(self.queue.segments, key=lambda segment: segment.entry.name)
+        for segment, in_place in zip(self.queue.segments, by_name, strict=True):
+            if segment.path != in_place.path and segment.entry.name != segment_name(segment.start):
                 text = "brokers sort files by name, and this name does not sort by its number"
                 self._say("consumequeue.stray-file", segment.path, text)
             self._read_file(segment, open_file)
@@ -129,7 +130,11 @@ class QueuePass:
         try:
             any_data, is_read, summary = False, True, NO_UNITS
             step = READ_BYTES // self._unit_size
-            low, used = self._used(source, first, usable)
+            if self.span is not None:
+                low, used = max(0, self.span[0] - first), min(usable, self.span[1] - first)
+            else:
+                # Most files are the last one of their queue, whose rest is zeros.
+                low, used = 0, -(-last_data_end(source, 0, usable * self._unit_size) // self._unit_size)
             for begin in range(low, used, step):
                 count = min(step, used - begin)
                 buffer = bytearray(count * self._unit_size)
@@ -151,12 +156,6 @@ class QueuePass:
         if not any_data and self.span is None:
             self._zero_files.append((first, first + usable))
 
-    def _used(self, source: ByteSource, first: int, usable: int) -> Span:
-        """Which units of a file are read; most files are the last one of their queue, whose rest is zeros."""
-        if self.span is not None:
-            return max(0, self.span[0] - first), min(usable, self.span[1] - first)
-        return 0, -(-last_data_end(source, 0, usable * self._unit_size) // self._unit_size)
-
     def _take(self, first: int, units: Array, bad: list[tuple[int, int]], path: str, block_position: int) -> None:
         kinds = self._kinds_of(units)
         for start, end in bad:
@@ -168,14 +167,11 @@ class QueuePass:
             )  # fmt: skip
         changes = np.flatnonzero(kinds[1:] != kinds[:-1]) + 1
         for low, high in zip([0, *changes.tolist()], [*changes.tolist(), len(kinds)], strict=True):
-            self._take_span(int(kinds[low]), first + low, units[low:high])
-
-    def _take_span(self, kind: int, place: int, units: Array) -> None:
-        """Take a run of units of one kind."""
-        if kind == _COUNTS:
-            self._take_counting(place, units)
-        else:
-            self._take_invalid(kind, place, place + len(units))
+            kind = int(kinds[low])
+            if kind == _COUNTS:
+                self._take_counting(first + low, units[low:high])
+            else:
+                self._take_invalid(kind, first + low, first + high)
 
     def _take_invalid(self, kind: int, place: int, behind: int) -> None:
         if kind == _DEAD:
@@ -237,87 +233,53 @@ class QueuePass:
             tuple(self._absent),
             self.unit_count,
         )
-        self._report(queue_map, end)
-        return queue_map
-
-    def _report(self, queue_map: QueueMap, end: int) -> None:
-        """Say what is wrong with the queue by itself, and account for every unit."""
+        # What is wrong with the queue by itself; every unit is accounted for.
         for kind in (_ZERO, _INVALID):
             for low, high in self._spans[kind]:
                 if high <= end:
                     self._report_gap(queue_map, low, high, is_zero=kind == _ZERO)
                 elif kind == _INVALID:
-                    self._at(
-                        queue_map,
-                        low,
-                        high,
-                        "consumequeue.stale-unit",
-                        "bytes after the end of the queue that are not a unit",
-                    )
+                    text = "bytes after the end of the queue that are not a unit"
+                    self._at(queue_map, low, high, "consumequeue.stale-unit", text)
                 else:
                     self._count(queue_map, low, high, "zero_tail")
         for low, high in self._spans[_UNREADABLE]:
             self._count(queue_map, low, high, "reported")
         for low, high in self._stale:
-            self._at(
-                queue_map,
-                low,
-                high,
-                "consumequeue.stale-unit",
-                f"{high - low} units of an older state after the end of the queue",
-            )
+            text = f"{high - low} units of an older state after the end of the queue"
+            self._at(queue_map, low, high, "consumequeue.stale-unit", text)
         for low, high in self._spans[_DEAD]:
             self._at(queue_map, low, high, "consumequeue.dead-unit", f"{high - low} units of lost messages")
         for low, high in self._spans[_FILLER]:
             if self.log_minimum > 0 and low == queue_map.first:
                 self._count(queue_map, low, high, "checked")
                 continue
-            text = f"{high - low} filler units" + (
-                " that consumers can read" if low == queue_map.first else " inside the queue"
-            )
-            self._at(queue_map, low, high, "consumequeue.filler-readable", text)
-        for run in queue_map.units.drops.tolist()[:ORDER_MAX]:
-            self._at(
-                queue_map,
-                run[0],
-                run[0],
-                "consumequeue.order",
-                "points to an older record than the unit before it",
-            )
+            where = "that consumers can read" if low == queue_map.first else "inside the queue"
+            self._at(queue_map, low, high, "consumequeue.filler-readable", f"{high - low} filler units {where}")
+        for place in queue_map.units.drops["begin"].tolist()[:ORDER_MAX]:
+            text = "points to an older record than the unit before it"
+            self._at(queue_map, place, place, "consumequeue.order", text)
         if queue_map.units.dropped:
-            self._say(
-                "consumequeue.order",
-                self.queue.directory,
-                "units in random order, not followed to the end",
-                count=queue_map.units.dropped,
-            )
+            text = "units in random order, not followed to the end"
+            self._say("consumequeue.order", self.queue.directory, text, count=queue_map.units.dropped)
         for file in queue_map.files:
             account = self.account.files[file.path]
             account.checked += max(0, account.open_bytes)
+        return queue_map
 
     def _report_gap(self, queue_map: QueueMap, low: int, high: int, *, is_zero: bool) -> None:
         for file in queue_map.files:
             begin, end = max(low, file.first), min(high, file.end)
             if begin >= end:
                 continue
+            kind = "consumequeue.bad-batch-unit" if self.is_batch else "consumequeue.gap"
+            state = "zero" if is_zero else "invalid"
+            text = f"a unit is {state}"
             if is_zero and (begin, end) == (file.first, file.end):
-                self._at(
-                    queue_map,
-                    begin,
-                    end,
-                    "consumequeue.zero-file",
-                    "the file holds only zeros, and units follow after it",
-                )
-            else:
-                state = "zero" if is_zero else "invalid"
-                text = (
-                    f"{end - begin} {state} units, with other units after them"
-                    if end - begin > 1
-                    else f"a unit is {state}"
-                )
-                self._at(
-                    queue_map, begin, end, "consumequeue.bad-batch-unit" if self.is_batch else "consumequeue.gap", text
-                )
+                kind, text = "consumequeue.zero-file", "the file holds only zeros, and units follow after it"
+            elif end - begin > 1:
+                text = f"{end - begin} {state} units, with other units after them"
+            self._at(queue_map, begin, end, kind, text)
 
     def _count(self, queue_map: QueueMap, low: int, high: int, column: str) -> None:
         for file in queue_map.files:
@@ -343,10 +305,6 @@ class QueuePass:
         self.findings.append(
             finding(kind, path, message, topic=self.queue.topic, queue_id=self.queue.queue_id, **details)
         )
-
-
-def _name_of(segment: Segment) -> str:
-    return segment.entry.name
 
 
 SEEN_BYTES: Final = 4096

@@ -11,8 +11,7 @@ from typing import Any
 
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.queues.unit import Boundary
-from rmqtool.engine.reading.pull import GetMessageResult
-from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.reader import GetMessageResult, Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage
 from rmqtool.engine.rules.algorithms import TimeLookup
 from rmqtool.engine.rules.versions import rules_for

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.engine.reading.pull import GetMessageStatus
-from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.reader import GetMessageStatus, Reader, open_reader
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES

@@ -9,8 +9,7 @@ import pytest
 from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.queues.unit import QueueUnit
-from rmqtool.engine.reading.pull import GetMessageResult, PullLimits
-from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.reader import GetMessageResult, PullLimits, Reader, open_reader
 from rmqtool.engine.rules.versions import SUPPORTED, rules_for
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_BASE, FILLER_UNIT

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqtool.engine.reading.query import COUNT_MAX, QueryResult
-from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.reader import COUNT_MAX, QueryResult, Reader, open_reader
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.formats.index import HEADER_SIZE, entry_position, key_hash, key_text, tag_text

@@ -93,6 +93,6 @@ def test_compiled_code_tells_what_arrays_tell(
 def test_units_that_agree_are_not_looked_at_again(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Any] = []
     monkeypatch.setattr(QueueMatch, "_compare", lambda *arguments: compared.append(arguments))
-    monkeypatch.setattr("rmqtool.verify.match.queue_match._agree", lambda *arguments: compared.append(arguments))
+    monkeypatch.setattr("rmqtool.verify.match.queue_match._equal", lambda *arguments: compared.append(arguments))
     checked(store)
     assert compared == []
