@@ -20,9 +20,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import rmqtool
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import survive_closed_pipes
 from rmqtool.commands.command_list import COMMANDS
-from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.help_groups import GroupedCommand
 from rmqtool.commands.options.memory import WORK_BYTES, with_memory_option

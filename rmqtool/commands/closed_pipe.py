@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 
 
 class PipeOutput(io.FileIO):

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
+from rmqtool.answer.assessment import StoreVerdict
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.evidence.bundle import BundleError
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.shown_values import shown
 from rmqtool.forecast.result import Forecast, Lost
-from rmqtool.verdict.verdict import StoreVerdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import BY_ID
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.option_values import duration_s, is_duration
 from rmqtool.commands.options.output_files import demand_own_files

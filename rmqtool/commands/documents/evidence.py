@@ -15,28 +15,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import rmqtool
-from rmqtool.commands.documents.recorded_answers import GivenAnswers, ask_of, versions_of
+from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_new
 from rmqtool.commands.options.store import (
     BrokerConfOption,
     BrokerVersionOption,
     ObjectFormatOption,
-    OpenedStore,
     StoreOptions,
     StorePath,
     command_line,
     lock_of,
     open_store,
     refuse_inside_store,
+    tell_opened,
 )
 from rmqtool.commands.screen import screen
+from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import UsageError
 from rmqtool.report.screens.evidence_screen import README, evidence_lines
 from rmqtool.report.writers import ObjectFormat, json_text
 from rmqtool.store.location import StoreLocation
+from rmqtool.verify.survey.context import VerifyOptions
 
 if TYPE_CHECKING:
+    from rmqtool.evidence.answers import GivenAnswers
     from rmqtool.evidence.bundle import BundleManifest
     from rmqtool.evidence.names import BundleNames
     from rmqtool.evidence.pseudonyms import Pseudonyms
@@ -99,7 +103,7 @@ def evidence(
     place = StoreLocation(store)
     options = StoreOptions(broker_conf=broker_conf, broker_version=broker_version)
     opened = open_store(place, options)
-    opened.tell(messages)
+    tell_opened(opened, messages)
     refuse_inside_store(output, "a bundle", place, opened.store.settings.commitlog_directories)
     demand_new("--output", output)
     if lock_of(place, opened.store, opened.foreign).is_in_use:
@@ -163,6 +167,7 @@ class BundleRequest:
 
     def write(self) -> BundleManifest:
         """Copy the store, compare what is said about both, and write the bundle."""
+        from rmqtool.evidence.answers import ask
         from rmqtool.evidence.bundle import ANSWERS, BundleManifest, write_bundle
         from rmqtool.evidence.location import shareable_settings
         from rmqtool.evidence.pseudonyms import Pseudonyms
@@ -175,7 +180,7 @@ class BundleRequest:
         properties = shareable_settings(opened.conf.properties) if opened.conf is not None else None
         places = DamagePlaces()
         line = command_line(self.place, self.options)
-        own = ask_of(opened, line, versions_of(opened), places.add, names)
+        own = ask(opened, line, VerifyOptions(threads=thread_count()), self._versions(), places.add, names)
         self.root.mkdir()
         pseudonyms = None if names is None else Pseudonyms(remembers=bool(self.logs), names=names)
         files, left_out = self._copy(pseudonyms, places)
@@ -202,6 +207,10 @@ class BundleRequest:
         write_bundle(self.output, self.root, manifest, texts)
         return manifest
 
+    def _versions(self) -> tuple[str, ...]:
+        """Versions whose start forecast shows without options."""
+        return (self.opened.rules.version,) if self.opened.is_version_known else EXAMINED
+
     def _names(self) -> BundleNames | None:
         from rmqtool.evidence.names import BundleNames
 
@@ -222,6 +231,7 @@ class BundleRequest:
 
     def _differences(self, own: GivenAnswers, properties: dict[str, str] | None) -> tuple[str, ...]:
         """In what the answers from the copy differ."""
+        from rmqtool.evidence.answers import ask
         from rmqtool.evidence.location import BundleLocation
         from rmqtool.evidence.recorded import HIDDEN_STORE, differing_verdicts
 
@@ -230,7 +240,8 @@ class BundleRequest:
         location = BundleLocation(self.root, None, label, properties, version)
         copy = open_store(location, StoreOptions(), settles=False)
         line = command_line(Path(label) if self.hides_names else self.place, self.options)
-        answers = ask_of(copy, line, versions_of(self.opened), lambda _finding: None)
+        options = VerifyOptions(threads=thread_count())
+        answers = ask(copy, line, options, self._versions(), lambda _finding: None)
         return (
             *own.answers.differences(answers.answers),
             *differing_verdicts(own.recorded, answers.recorded),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,38 +11,34 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.diff_answer import ComparedSide, answer_of_comparison
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.store import (
     FormatOption,
-    OpenedStore,
     ReadStore,
     StoreOptions,
     command_line,
     open_store,
     refuse_inside_store,
+    tell_opened,
 )
 from rmqtool.commands.screen import screen
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import Description, ManifestLog
 from rmqtool.compare.manifest_writer import write_manifest
 from rmqtool.compare.metadata import read_metadata
-from rmqtool.compare.result import Comparison, Relation, Side
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare
-from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.errors import UsageError
 from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.diff_screen import diff_lines, difference_text
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.location import StoreLocation, store_location
-from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step
-from rmqtool.verdict.presence import missing_log, reader_command
-from rmqtool.verdict.verdict import Assessment, StoreVerdict
 
 FIELDS: Final = (
     "type", "topic", "queue_id", "queue_offset", "physical_offset", "size", "other_queue_id", "other_queue_offset",
@@ -153,14 +148,13 @@ def diff(
         assert far is not None
         comparison = compare(_subject(opened), far, terms, options, progress.show, chosen)
     comparison_json = comparison.as_json()
-    comparison_json |= judgement(comparison, difference_text(comparison_json), sides)
+    answer = answer_of_comparison(comparison, difference_text(comparison_json), sides)
+    comparison_json |= answer.assessment.as_json()
+    comparison_json |= {"complete": not answer.assessment.not_looked_at, **answer.step.as_json()}
     _write(comparison_json, output, messages)
     for problem in comparison.problems:
         messages.error(problem)
-    if comparison.problems:
-        raise typer.Exit(ExitCode.FAILED)
-    if comparison_json["verdict"] != StoreVerdict.OK:
-        raise typer.Exit(ExitCode.FINDINGS)
+    raise typer.Exit(answer.exit_code)
 
 
 def _check(
@@ -182,7 +176,7 @@ def _line(place: StoreLocation, commitlog: list[Path] | None) -> CommandLine:
 
 def _open(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
     opened = open_store(place, StoreOptions(commitlog))
-    opened.tell(messages)
+    tell_opened(opened, messages)
     return opened
 
 
@@ -292,70 +286,3 @@ def _rows(comparison_json: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from comparison_json["differences"]
     yield from ({"type": "queue", **queue} for queue in comparison_json["queues"])
     yield from ({"type": "setting", **entry} for entry in comparison_json["config"])
-
-
-# What a comparison comes to: the verdict on it, what was not compared, and the next step.
-
-
-@dataclass(frozen=True)
-class ComparedSide:
-    """A side that is a store, and what makes further commands about it."""
-
-    opened: OpenedStore
-    line: CommandLine
-
-
-def judgement(comparison: Comparison, differences: str, sides: Sequence[ComparedSide | None]) -> dict[str, Any]:
-    """What the JSON of a comparison ends with.
-
-    Args:
-        differences: what differs, as a sentence; empty where nothing does.
-        sides: the stores; None for a manifest.
-    """
-    stores = [side for side in sides if side is not None]
-    missing = (missing_log(side.opened.store) for side in stores)
-    readers = (reader_command(side.opened.store, side.line("verify")) for side in stores if side.opened.store.problems)
-    assessment = Assessment(
-        log_missing=next((one for one in missing if one is not None), None),
-        unreadable=comparison.problems,
-        reader=next(readers, ""),
-        inconsistent=differences or None,
-        not_looked_at=tuple(_left_out(comparison)),
-    )
-    step = _step(comparison, assessment, sides)
-    return {**assessment.as_json(), "complete": not assessment.not_looked_at, **step.as_json()}
-
-
-def _left_out(comparison: Comparison) -> Iterator[UnreadFiles]:
-    for text in comparison.not_compared:
-        yield UnreadFiles("", "not compared", text)
-    yield from comparison.unequal_files
-    for text in comparison.problems:
-        yield UnreadFiles("", "not readable", text)
-    if comparison.unresolved_blocks:
-        text = (
-            f"which messages differ in blocks: {comparison.unresolved_blocks}; the manifest has no digests of messages"
-        )
-        yield UnreadFiles("commitlog", "not compared", text)
-
-
-def _step(comparison: Comparison, assessment: Assessment, sides: Sequence[ComparedSide | None]) -> NextStep:
-    if (step := blocked_step(assessment)) is not None:
-        return step
-    if assessment.verdict is StoreVerdict.OK:
-        return NextStep(None, "nothing to do")
-    if assessment.verdict is StoreVerdict.NOT_FULLY_CHECKED:
-        return NextStep(None, "what was left out may differ; rmqtool verify checks each store by itself", True)
-    pairs: list[tuple[Side, ComparedSide]] = [
-        (result, side) for result, side in zip((comparison.a, comparison.b), sides, strict=True) if side is not None
-    ]
-    for result, side in pairs:
-        if result.tail is not None and side.line.is_local:
-            return cut_step(side.line, f"recover --cut-at {result.tail.begin}")
-    for result, side in pairs:
-        if result.totals.bad_ranges:
-            return NextStep(side.line("verify"), "the commit log of this store is damaged; this lists what is wrong:")
-    shorter = {Relation.A_IS_PREFIX: "A", Relation.B_IS_PREFIX: "B"}.get(comparison.relation)
-    if shorter is not None:
-        return NextStep(None, f"{shorter} ends earlier; a person must decide whether that store is complete", True)
-    return NextStep(None, "a person must decide which store is right, A or B", True)

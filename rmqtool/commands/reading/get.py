@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.presence import missing_log
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.decode import body_choice, tell_failures
@@ -25,6 +26,7 @@ from rmqtool.commands.options.store import (
     command_line,
     foreign_owner,
     open_store,
+    tell_opened,
     timestamp_ms,
 )
 from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
@@ -47,7 +49,6 @@ from rmqtool.report.screens.get_screen import write_answer
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.directory import Store
 from rmqtool.store.unproven_sizes import demand_log_file_size
-from rmqtool.verdict.presence import missing_log
 
 FOUND: Final = "FOUND"
 NOT_FOUND: Final = "QUERY_NOT_FOUND"
@@ -126,7 +127,7 @@ def get(
     choice = body_choice(body, body_limit, raw, decode)
     messages = messages_of(context)
     opened = open_store(store, store_options)
-    opened.tell(messages)
+    tell_opened(opened, messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     demand_log_file_size(opened.store, "--broker-conf FILE")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from rmqtool.answer.opened_store import CommandLine
 from rmqtool.commands.messages import Messages
 from rmqtool.engine.reading.message_places import SEARCHED_MAX, MessagePlaces, log_bytes, places_of, search_log
 from rmqtool.engine.reading.query import DEFAULT_COUNT
@@ -18,7 +19,6 @@ from rmqtool.report.text import size_text
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config
-from rmqtool.verdict.command_line import CommandLine
 
 if TYPE_CHECKING:
     from rmqtool.commands.reading.get_question import Question

@@ -10,8 +10,12 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.opened_store import OpenedStore
+from rmqtool.answer.tally import FindingTally
+from rmqtool.answer.verify_answer import answer_of_verify
 from rmqtool.commands.closed_pipe import ends_unread
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.command_list import command_of_repair
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
 from rmqtool.commands.options.memory import thread_count
@@ -21,16 +25,15 @@ from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.spark_tables import ReadStores, name_several
 from rmqtool.commands.options.store import (
     FormatOption,
-    OpenedStore,
     StoreOptions,
     command_line,
     lock_of,
     open_store,
     refuse_inside_store,
+    tell_opened,
 )
 from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.reading.verify_fleet import FleetRequest, verify_fleet
-from rmqtool.commands.reading.verify_judgement import exit_code_of, judged, repair_command
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError, WriteError
 from rmqtool.report.junit import junit_text
@@ -41,7 +44,6 @@ from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.scan.runner import Runner
 from rmqtool.store.location import StoreLocation, store_location
 from rmqtool.store.source import reason
-from rmqtool.verdict.tally import FindingTally
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import BY_ID, CATALOG
 from rmqtool.verify.run import verify_store
@@ -121,7 +123,7 @@ def verify(
         repeat.report(recorded.verify.summary(), recorded.files, junit, sarif)
         raise typer.Exit(recorded.verify.exit_code)
     opened = open_store(store, store_options)
-    opened.tell(messages)
+    tell_opened(opened, messages)
     options = VerifyOptions(
         depth=depth,
         threads=thread_count(threads),
@@ -137,9 +139,9 @@ def verify(
     run = _Output(store, output, messages, keeps_rows=junit is not None or sarif is not None)
     with runner(master, conf, messages) as split_runner:
         summary = _run(opened, run, options, split_runner)
-    assessment, step = judged(opened, line, run.tally, summary)
+    answer = answer_of_verify(opened, line, run.tally, summary)
     files = [entry.path for entries in opened.store.files.values() for entry in entries]
-    summary_json = {**summary.as_json(), **assessment.as_json(), **step.as_json()}
+    summary_json = {**summary.as_json(), **answer.as_json()}
     if is_plain:
         demand_as_recorded(store, summary_json)
     run.report(summary_json, files, junit, sarif)
@@ -149,7 +151,7 @@ def verify(
         messages.warn(f"{unread.path}: not checked, {unread.reason}")
     for place in opened.store.problems:
         messages.error(str(place))
-    raise typer.Exit(exit_code_of(opened, assessment, summary))
+    raise typer.Exit(answer.exit_code)
 
 
 def _run(opened: OpenedStore, output: _Output, options: VerifyOptions, split_runner: Runner | None) -> Summary:
@@ -224,7 +226,7 @@ class _Output:
         """Take a finding."""
         self.tally.add(finding, BY_ID[finding.id].remedy)
         row = {"type": "finding", **finding.as_json()}
-        row["repair"] = repair_command(finding.repair, self._place)
+        row["repair"] = command_of_repair(finding.repair, self._place)
         if self._writer is not None:
             if self.progress is not None and sys.stdout.isatty():
                 self.progress.hide()

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import ends_unread
-from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.spark import spark
 from rmqtool.commands.options.store import StoreOptions, command_line

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import refuse_dash

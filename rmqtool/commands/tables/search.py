@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import ends_unread
-from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.decode import body_choice, tell_failures
 from rmqtool.commands.options.spark import DEFAULT_MASTER, ConfOption, LargeMasterOption, spark

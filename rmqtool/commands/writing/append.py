@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.option_values import pairs
@@ -26,6 +26,7 @@ from rmqtool.commands.options.store import (
     StorePath,
     foreign_owner,
     open_store,
+    tell_opened,
 )
 from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.screen import screen
@@ -392,7 +393,7 @@ def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWrit
         opened = open_store(place.store, replace(place.options, broker_conf=None))
     except NotAStoreError as error:
         raise NotAStoreError(f"{error}; use --create for a new store") from error
-    opened.tell(messages)
+    tell_opened(opened, messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     config = config_of(opened.store, place.config())

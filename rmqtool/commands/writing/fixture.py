@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.completion import damages, recipes
 from rmqtool.commands.options.store import FormatOption

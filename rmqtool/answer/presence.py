@@ -7,12 +7,12 @@ import pwd
 import shlex
 from typing import Final
 
+from rmqtool.answer.assessment import NAMED_MAX, MissingLog
 from rmqtool.engine.reading.log_presence import absent_directories, is_log_missing, log_holders, places_of_log
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import dledger_logs
 from rmqtool.store.file_kinds import FileKind, is_file_of_tool
 from rmqtool.store.view import DirectoryView, UnreadPlace
-from rmqtool.verdict.verdict import NAMED_MAX, MissingLog
 
 _LOG: Final = "commitlog"
 _UNUSED: Final = frozenset({FileKind.RMQTOOL, FileKind.UNKNOWN})

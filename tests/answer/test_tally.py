@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.verdict.tally import FindingTally
+from rmqtool.answer.tally import FindingTally
 from rmqtool.verify.catalog.finding import Finding, Severity
 
 
