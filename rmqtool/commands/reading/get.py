@@ -137,9 +137,11 @@ def get(
     _tell_gaps(opened.store, answer, messages)
     tell_failures(choice, messages)
     _write(answer, output, choice)
-    code = _exit_code(opened.store, answer)
-    if code:
-        raise typer.Exit(code)
+    if answer["status"] != FOUND:  # which is claimed only where all was looked at that could hold it
+        is_all_read = not (opened.store.unread_places or answer["not_looked_at"])
+        raise typer.Exit(ExitCode.NOT_FOUND if is_all_read else ExitCode.FAILED)
+    if any(row.get("finding") is not None for row in answer["messages"]):
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def check_question(question: Question) -> None:
@@ -208,7 +210,11 @@ def _by_pull(
     question: Question, topic: str, queue_id: int, reader: Reader, body: BodyChoice, messages: Messages
 ) -> dict[str, Any]:
     if (topic, queue_id) not in reader.queues() and reader.store.are_queues_known:
-        messages.warn(f"there is no queue {topic}/{queue_id} in the store{_nearest(topic, reader)}")
+        queue_ids = ", ".join(str(queue_id) for name, queue_id in reader.queues() if name == topic)
+        hint = (
+            f"; the topic has {queue_ids}" if topic in reader.topics() else nearest(topic, known_topics(reader.store))
+        )
+        messages.warn(f"there is no queue {topic}/{queue_id} in the store{hint}")
     by_time: dict[str, Any] = {}
     start = question.queue_offset
     if start is None:
@@ -283,14 +289,6 @@ def _row(message: StoredMessage, body: BodyChoice) -> dict[str, Any]:
     return bad_row(message.physical_offset, message.size, finding)
 
 
-def _nearest(topic: str, reader: Reader) -> str:
-    """The queues of the topic, or the topic that was probably meant."""
-    if topic in reader.topics():
-        queue_ids = ", ".join(str(queue_id) for name, queue_id in reader.queues() if name == topic)
-        return f"; the topic has {queue_ids}"
-    return nearest(topic, known_topics(reader.store))
-
-
 def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None:
     """What could hold the message and was not looked at."""
     answer["not_looked_at"] = []
@@ -304,14 +302,6 @@ def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None
     for files in unread:
         messages.warn(f"{files.path}: not checked, {files.reason}")
     answer["not_looked_at"] = [files.as_json() for files in unread]
-
-
-def _exit_code(store: Store, answer: dict[str, Any]) -> ExitCode:
-    """That a message is not there is claimed only where all was looked at that could hold it."""
-    if answer["status"] != FOUND:
-        return ExitCode.FAILED if store.unread_places or answer["not_looked_at"] else ExitCode.NOT_FOUND
-    is_damaged = any(row.get("finding") is not None for row in answer["messages"])
-    return ExitCode.FINDINGS if is_damaged else ExitCode.OK
 
 
 def _write(answer: dict[str, Any], output: OutputFormat, choice: BodyChoice) -> None:

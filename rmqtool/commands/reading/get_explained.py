@@ -59,7 +59,11 @@ def explanation(
     )
     found_in_log = [place for place in places if place is not None]
     disagreements = [_disagreement(place, reader, line) for place in found_in_log if not place.agree]
-    disagreements += [_misled(question, row, line) for row in answer["messages"] if _is_misled(question, row)]
+    for row in answer["messages"]:
+        if question.queue_id is None or row["type"] != "message" or MULTI_DISPATCH in row["properties"]:
+            continue
+        if (row["topic"], row["queue_id"]) != (question.topic, question.queue_id):
+            disagreements.append(_misled(question, row, line))
     return {"log_searched": searched, "disagreements": disagreements}
 
 
@@ -76,14 +80,8 @@ def _filters(question: Question, answer: dict[str, Any]) -> Iterator[RowFilter]:
         yield RowFilter(topics, frozenset({question.queue_id}), strict=True, stale=False)
 
 
-def _is_misled(question: Question, row: dict[str, Any]) -> bool:
-    """Whether a pull from a queue got a message of another one, which does not name that queue as a further one."""
-    if question.queue_id is None or row["type"] != "message" or MULTI_DISPATCH in row["properties"]:
-        return False
-    return (row["topic"], row["queue_id"]) != (question.topic, question.queue_id)
-
-
 def _misled(question: Question, row: dict[str, Any], line: CommandLine) -> dict[str, Any]:
+    """A row: a pull from a queue got a message of another one, which does not name that queue as a further one."""
     own = f"{row['topic']}/{row['queue_id']} at queue offset {row['queue_offset']}"
     text = (
         f"queue {question.topic}/{question.queue_id} leads to the message at {row['physical_offset']} in the log, "

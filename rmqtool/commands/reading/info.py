@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -83,8 +83,11 @@ def info_object(
     problems = [probed_lock.problem for probed_lock in (lock.lock, *lock.databases) if probed_lock.problem is not None]
     if store.queue_database is not None and not store.are_queues_known:
         problems.append(f"{store.queue_database.directory}: the queues in RocksDB: {store.queue_database.reason}")
-    repair = None
+    repair, free_bytes = None, None
     if place.path is not None:
+        with suppress(OSError):
+            file_system = os.statvfs(place.path)
+            free_bytes = file_system.f_bavail * file_system.f_frsize
         try:
             latest = last_repair(recorded_places(StorePaths(place.path, log_directories(store))))
         except RmqtoolError as error:
@@ -111,7 +114,7 @@ def info_object(
             "chosen": opened.chosen,
         },
         "owner": ", ".join(map(user_name, sorted(store.owner_ids))) or None if place.path is not None else None,
-        "free_bytes": _free_bytes(place.path) if place.path is not None else None,
+        "free_bytes": free_bytes,
         "commitlog": {
             "file_count": len(store.commitlog) if is_log_listed else None,
             "file_size": store.commitlog_file_size or None,
@@ -138,12 +141,3 @@ def info_object(
         "problems": [*summary.problems, *problems],
         **answer_of_summary(opened, line, summary, lock, repair).as_json(),
     }
-
-
-def _free_bytes(path: Path) -> int | None:
-    """Bytes that this user may still write to the store's file system."""
-    try:
-        file_system = os.statvfs(path)
-    except OSError:
-        return None
-    return file_system.f_bavail * file_system.f_frsize
