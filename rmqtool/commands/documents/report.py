@@ -44,7 +44,6 @@ from rmqtool.engine.reading.log_marks import file_times, index_headers
 from rmqtool.engine.reading.summary import StoreSummary, summarize
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import RmqtoolError, UnreadableError
-from rmqtool.forecast.result import Forecast
 from rmqtool.repair.recover.plan import RecoverOptions
 from rmqtool.repair.remaining import READ_AGAIN_MAX
 from rmqtool.repair.salvage.plan import SalvageOptions
@@ -60,7 +59,6 @@ from rmqtool.store.location import StoreLocation
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
 
 
@@ -119,11 +117,22 @@ class _Survey:
         with self._messages.progress("info"):
             summary = summarize(store, self._opened.rules, self._add_queue)
         info = info_object(self._place, self._opened, summary, self._lock, self._line)
-        checked = self._verify()
+        options = VerifyOptions(threads=thread_count(), broker_runs=self._lock.is_in_use, digest=self._digest)
+        with self._messages.progress("verify") as progress:
+            checked = verify_store(store, self._opened.rules, options, self._add_finding, progress.show)
         self.has_unreadable |= any(checked.findings[kind] for kind in UNREADABLE)
         self._log.finish(checked.log_end)
         forecasts, forecast_error, starts = self._forecast()
-        plans = self._plans()
+        plans = [self._plan("recover", "--full", lambda run: recover_planner(run, RecoverOptions(full=True)))]
+        if not isinstance(plans[0], str) and plans[0]["damage"]:  # inside the log, which needs salvage
+            threads = thread_count()
+            plans.append(
+                self._plan(
+                    "salvage",
+                    "",
+                    lambda run: salvage_planner(run, SalvageOptions(run.build_options, threads=threads)),
+                )
+            )
         of_verify = ("verify", answer_of_verify(self._opened, self._line, self._tally, checked))
         severities = list(StoreVerdict)
         answers = sorted([of_verify, *starts], key=lambda one: severities.index(one[1].assessment.verdict))
@@ -158,11 +167,6 @@ class _Survey:
             first, end = unit.physical_offset, last[0] + last[1]
         self._queues.add(queue.topic, queue.queue_id, max(0, maximum - minimum), first, end)
 
-    def _verify(self) -> Summary:
-        options = VerifyOptions(threads=thread_count(), broker_runs=self._lock.is_in_use, digest=self._digest)
-        with self._messages.progress("verify") as progress:
-            return verify_store(self._opened.store, self._opened.rules, options, self._add_finding, progress.show)
-
     def _add_finding(self, finding: Finding) -> None:
         about = BY_ID[finding.id]
         self._tally.add(finding, about.remedy)
@@ -188,15 +192,15 @@ class _Survey:
             self._messages.warn(str(error))
             return [], str(error), []
         error_text = None if forecasts else "the start cannot be simulated on this store"
-        rows = [_forecast_json(forecast, is_small) for forecast in forecasts]
+        rows = []
+        for forecast in forecasts:
+            # Queues as a number: there may be a million of them for each version.
+            row = replace(forecast, queues=()).as_json()
+            row["repeat_count"] = sum(queue.offsets_repeat for queue in forecast.queues)
+            if not is_small:
+                row["unindexed_messages"] = None
+            rows.append(row)
         return rows, error_text, [("forecast", answer)]
-
-    def _plans(self) -> list[dict[str, Any] | str]:
-        """The plan of `recover --full --dry-run`, and that of `salvage` where damage inside the log needs it."""
-        recovery = self._plan("recover", "--full", lambda run: recover_planner(run, RecoverOptions(full=True)))
-        if isinstance(recovery, str) or not recovery["damage"]:
-            return [recovery]
-        return [recovery, self._plan("salvage", "", _salvage_planner)]
 
     def _plan(self, command: str, flags: str, planner_of: Callable[[RepairRun], Planner]) -> dict[str, Any] | str:
         """A plan as `--dry-run` shows it; or why there is none."""
@@ -228,19 +232,3 @@ class _Survey:
         checkpoint = vars(summary.checkpoint) if summary.checkpoint is not None else None
         first, last = summary.first_store_timestamp_ms, summary.last_store_timestamp_ms
         return Times(first, last, file_times(store, shown), index, checkpoint)
-
-
-def _forecast_json(forecast: Forecast, has_index: bool) -> dict[str, Any]:
-    """A forecast as its JSON, its queues as a number: there may be a million of them for each version.
-
-    Args:
-        has_index: whether it was counted what the index would lack.
-    """
-    row = replace(forecast, queues=()).as_json()
-    if not has_index:
-        row["unindexed_messages"] = None
-    return {**row, "repeat_count": sum(queue.offsets_repeat for queue in forecast.queues)}
-
-
-def _salvage_planner(run: RepairRun) -> Planner:
-    return salvage_planner(run, SalvageOptions(run.build_options, threads=thread_count()))

@@ -31,8 +31,7 @@ from rmqtool.commands.options.store import (
 )
 from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.options.topic_names import absent_topics, known_topics
-from rmqtool.commands.reading.get_explained import explanation
-from rmqtool.commands.reading.get_question import Question
+from rmqtool.commands.reading.get_explained import Question, explanation
 from rmqtool.commands.screen import screen
 from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult
@@ -111,17 +110,17 @@ def get(
     Example: rmqtool get /home/rocketmq/store --topic orders --queue-id 0 --queue-offset 17
     """
     question = Question(
-        topic,
-        queue_id,
-        queue_offset,
-        count,
-        tag,
-        message_id,
-        key,
-        timestamp_ms(from_time, "--from-time"),
-        timestamp_ms(to_time, "--to-time"),
-        timestamp_ms(time, "--time"),
-        boundary,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        count=count,
+        tag=tag,
+        message_id=message_id,
+        key=key,
+        from_ms=timestamp_ms(from_time, "--from-time"),
+        to_ms=timestamp_ms(to_time, "--to-time"),
+        at_ms=timestamp_ms(time, "--time"),
+        boundary=boundary,
     )
     check_question(question)
     choice = body_choice(body, body_limit, raw, decode)

@@ -1,14 +1,16 @@
-"""What `get` says beside the broker's answer: where it comes from, and where log, queue and index disagree."""
+"""What a person asks of `get`, and where log, queue and index disagree about the broker's answer."""
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rmqtool.answer.opened_store import CommandLine
 from rmqtool.commands.messages import Messages
+from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.message_places import SEARCHED_MAX, MessagePlaces, log_bytes, places_of, search_log
 from rmqtool.engine.reading.query import DEFAULT_COUNT
 from rmqtool.engine.reading.reader import Reader
@@ -20,11 +22,25 @@ from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config
 
-if TYPE_CHECKING:
-    from rmqtool.commands.reading.get_question import Question
-
 _BY_TAG: Final = frozenset({"NO_MATCHED_MESSAGE"})
 """Statuses of an answer for which the messages that are there have other tags."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a person looks for; times in ms."""
+
+    topic: str | None
+    queue_id: int | None
+    queue_offset: int | None
+    count: int | None
+    tag: str | None
+    message_id: str | None
+    key: str | None
+    from_ms: int | None
+    to_ms: int | None
+    at_ms: int | None
+    boundary: Boundary
 
 
 def explanation(

@@ -15,9 +15,8 @@ from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import reader_needed
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.help_groups import OUTPUT
-from rmqtool.commands.options.option_values import duration_s
+from rmqtool.commands.options.option_values import byte_count, duration_s
 from rmqtool.commands.options.output_files import demand_own_files
-from rmqtool.commands.options.sizes import byte_count
 from rmqtool.commands.options.store import (
     StoreOptions,
     StorePath,
