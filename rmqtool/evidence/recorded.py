@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -152,19 +152,16 @@ def listed_forecasts(forecasts: Sequence[Forecast]) -> tuple[tuple[Forecast, ...
 def _cut(forecast: Forecast) -> Forecast:
     queues = sorted(forecast.queues, key=lambda queue: not queue.offsets_repeat)[:LISTED_MAX]
     lost = forecast.lost
+    by_topic = list(lost.by_topic.items())
+    if len(by_topic) > LISTED_MAX:
+        by_topic = sorted(by_topic, key=lambda item: -item[1])[:LISTED_MAX]
     return replace(
         forecast,
         queues=tuple(queues) if len(forecast.queues) > LISTED_MAX else forecast.queues,
         deleted_files=forecast.deleted_files[:LISTED_MAX],
         dropped_index_files=forecast.dropped_index_files[:LISTED_MAX],
-        lost=Lost(lost.messages, lost.bytes, _largest(lost.by_topic)),
+        lost=Lost(lost.messages, lost.bytes, dict(by_topic)),
     )
-
-
-def _largest(counts: Mapping[str, int]) -> dict[str, int]:
-    if len(counts) <= LISTED_MAX:
-        return dict(counts)
-    return dict(sorted(counts.items(), key=lambda item: -item[1])[:LISTED_MAX])
 
 
 def differing_verdicts(own: RecordedAnswers, other: RecordedAnswers) -> Iterator[str]:

@@ -201,13 +201,6 @@ def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: b
         UnreadableError: it, or the broker's properties file, may not be read.
         UsageError: the version is none, or `--max-memory` is too little for a store of so many files.
     """
-    opened = _opened(place, options)
-    if settles:
-        settle("this store", sum(map(len, opened.store.files.values())))
-    return opened
-
-
-def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
     if isinstance(place, BundleLocation):
         options = replace(options, broker_version=options.broker_version or place.broker_version)
     refuse_bundle(place if isinstance(place, Path) else place.path)
@@ -222,20 +215,30 @@ def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
         foreign = foreign_directory(store.view.root, directories, conf, is_log_named=bool(options.commitlog))
     if rules is not None:
         chosen = "chosen with --broker-version"
-        return OpenedStore(store, rules, None, (), chosen, conf, given=options.given, foreign=foreign)
-    from rmqtool.engine.reading.version_evidence import infer_version
-
-    releases = infer_version(store, conf)
-    if releases is not None:
-        inferred, evidence, version = str(releases), releases.evidence, releases.rules
-        chosen = f"as the store fits {releases}"
+        opened = OpenedStore(store, rules, chosen=chosen, conf=conf, given=options.given, foreign=foreign)
     else:
-        inferred, evidence, version = None, (), NEWEST
-        chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
-    rules, is_known = rules_for(version), releases is not None
-    fitting = releases.examined if releases is not None else EXAMINED
-    opened = OpenedStore(store, rules, inferred, evidence, chosen, conf, is_known, options.given, foreign, fitting)
-    return opened.at(rules)
+        from rmqtool.engine.reading.version_evidence import infer_version
+
+        releases = infer_version(store, conf)
+        rules = rules_for(NEWEST if releases is None else releases.rules)
+        chosen = f"as the store fits {releases}"
+        if releases is None:
+            chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
+        opened = OpenedStore(
+            store,
+            rules,
+            inferred=None if releases is None else str(releases),
+            evidence=() if releases is None else releases.evidence,
+            chosen=chosen,
+            conf=conf,
+            is_version_known=releases is not None,
+            given=options.given,
+            foreign=foreign,
+            fitting=EXAMINED if releases is None else releases.examined,
+        ).at(rules)
+    if settles:
+        settle("this store", sum(map(len, opened.store.files.values())))
+    return opened
 
 
 def refuse_bundle(path: Path | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,7 +12,7 @@ import typer
 import rmqtool
 from rmqtool.answer.diff_answer import ComparedSide, answer_of_comparison
 from rmqtool.answer.exit_codes import ExitCode
-from rmqtool.answer.opened_store import CommandLine, OpenedStore
+from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_own_files
@@ -29,7 +28,7 @@ from rmqtool.commands.options.store import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.compare.log_side import StoreLog, Terms
-from rmqtool.compare.manifest import Description, ManifestLog
+from rmqtool.compare.manifest import ManifestLog
 from rmqtool.compare.manifest_writer import write_manifest
 from rmqtool.compare.metadata import read_metadata
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare
@@ -121,45 +120,6 @@ def diff(
     Example: rmqtool diff /data/master/store /data/slave/store
     """
     messages = messages_of(context)
-    _check(other, manifest, make_manifest, commitlog_b)
-    if make_manifest is not None and master is not None:
-        raise UsageError("--master has no effect with --make-manifest, which reads one log in order")
-    opened = _open(store, commitlog_a, messages)
-    if make_manifest is not None:
-        terms = Terms(by_content=identity is Identity.CONTENT)
-        _make(opened, store, make_manifest, terms, detail, output, messages)
-        return
-    sides: list[ComparedSide | None] = [ComparedSide(opened, _line(store, commitlog_a)), None]
-    terms, described, opened_b = Terms(by_content=identity is Identity.CONTENT), None, None
-    if manifest is not None:
-        described, terms = _from_manifest(manifest, identity)
-    else:
-        assert other is not None
-        opened_b = _open(other, commitlog_b, messages)
-        sides[1] = ComparedSide(opened_b, _line(other, commitlog_b))
-    options = CompareOptions(
-        by_messages=compared is Compared.MESSAGES,
-        limit=limit,
-        threads=thread_count(threads),
-        folder=work_dir,
-    )
-    with runner(master, conf, messages) as chosen, messages.progress("diff") as progress:
-        far = described if opened_b is None else _subject(opened_b)
-        assert far is not None
-        comparison = compare(_subject(opened), far, terms, options, progress.show, chosen)
-    comparison_json = comparison.as_json()
-    answer = answer_of_comparison(comparison, difference_text(comparison_json), sides)
-    comparison_json |= answer.assessment.as_json()
-    comparison_json |= {"complete": not answer.assessment.not_looked_at, **answer.step.as_json()}
-    _write(comparison_json, output, messages)
-    for problem in comparison.problems:
-        messages.error(problem)
-    raise typer.Exit(answer.exit_code)
-
-
-def _check(
-    other: StoreLocation | None, manifest: Path | None, make_manifest: Path | None, commitlog_b: list[Path] | None
-) -> None:
     given = {"STORE_B": other, "--manifest": manifest, "--make-manifest": make_manifest}
     named = [name for name, value in given.items() if value is not None]
     if not named:
@@ -168,16 +128,45 @@ def _check(
         raise UsageError(f"{named[0]} and {named[1]} exclude each other; use one of them")
     if commitlog_b and other is None:
         raise UsageError("--commitlog-b needs STORE_B")
+    if make_manifest is not None and master is not None:
+        raise UsageError("--master has no effect with --make-manifest, which reads one log in order")
+    side = _side(store, commitlog_a, messages)
+    opened = side.opened
+    if make_manifest is not None:
+        terms = Terms(by_content=identity is Identity.CONTENT)
+        _make(opened, store, make_manifest, terms, detail, output, messages)
+        return
+    terms, described, side_b = Terms(by_content=identity is Identity.CONTENT), None, None
+    if manifest is not None:
+        described, terms = _from_manifest(manifest, identity)
+    else:
+        assert other is not None
+        side_b = _side(other, commitlog_b, messages)
+    options = CompareOptions(
+        by_messages=compared is Compared.MESSAGES,
+        limit=limit,
+        threads=thread_count(threads),
+        folder=work_dir,
+    )
+    with runner(master, conf, messages) as chosen, messages.progress("diff") as progress:
+        far = described if side_b is None else _subject(side_b.opened)
+        assert far is not None
+        comparison = compare(_subject(opened), far, terms, options, progress.show, chosen)
+    comparison_json = comparison.as_json()
+    answer = answer_of_comparison(comparison, difference_text(comparison_json), [side, side_b])
+    comparison_json |= answer.assessment.as_json()
+    comparison_json |= {"complete": not answer.assessment.not_looked_at, **answer.step.as_json()}
+    _write(comparison_json, output, messages)
+    for problem in comparison.problems:
+        messages.error(problem)
+    raise typer.Exit(answer.exit_code)
 
 
-def _line(place: StoreLocation, commitlog: list[Path] | None) -> CommandLine:
-    return command_line(place, StoreOptions(commitlog))
-
-
-def _open(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
-    opened = open_store(place, StoreOptions(commitlog))
+def _side(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> ComparedSide:
+    options = StoreOptions(commitlog)
+    opened = open_store(place, options)
     tell_opened(opened, messages)
-    return opened
+    return ComparedSide(opened, command_line(place, options))
 
 
 def _subject(opened: OpenedStore) -> ComparedStore:
@@ -227,7 +216,18 @@ def _make(
             has_rows=detail is Detail.MESSAGES,
             on_progress=progress.show,
         )
-    row = _made(path, description)
+    row: dict[str, Any] = {
+        "type": "manifest",
+        "file": str(path),
+        "store": description.label,
+        "detail": (Detail.MESSAGES if description.has_rows else Detail.BLOCKS).value,
+        "identity": (Identity.CONTENT if description.terms.by_content else Identity.UNIQUE_KEY).value,
+        "min_offset": description.totals.begin,
+        "max_offset": description.totals.end,
+        "messages": description.totals.messages,
+        "bad_ranges": description.totals.bad_ranges,
+        "manifest_bytes": path.stat().st_size,
+    }
     if output is OutputFormat.TABLE:
         where = (
             "no log"
@@ -246,21 +246,6 @@ def _make(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _made(path: Path, description: Description) -> dict[str, Any]:
-    return {
-        "type": "manifest",
-        "file": str(path),
-        "store": description.label,
-        "detail": (Detail.MESSAGES if description.has_rows else Detail.BLOCKS).value,
-        "identity": (Identity.CONTENT if description.terms.by_content else Identity.UNIQUE_KEY).value,
-        "min_offset": description.totals.begin,
-        "max_offset": description.totals.end,
-        "messages": description.totals.messages,
-        "bad_ranges": description.totals.bad_ranges,
-        "manifest_bytes": path.stat().st_size,
-    }
-
-
 def _write(comparison_json: dict[str, Any], output: OutputFormat, messages: Messages) -> None:
     if output is OutputFormat.TABLE:
         terminal = screen()
@@ -272,17 +257,15 @@ def _write(comparison_json: dict[str, Any], output: OutputFormat, messages: Mess
         sys.stdout.write(json_text(comparison_json, indent=2) + "\n")
     else:
         writer = row_writer(output.value, sys.stdout, FIELDS)
-        for row in _rows(comparison_json):
+        for row in comparison_json["differences"]:
             writer.write(row)
+        for queue in comparison_json["queues"]:
+            writer.write({"type": "queue", **queue})
+        for entry in comparison_json["config"]:
+            writer.write({"type": "setting", **entry})
         if output is OutputFormat.JSONL:
             listed = ("differences", "queues", "config")
             writer.write(
                 {"type": "summary", **{name: value for name, value in comparison_json.items() if name not in listed}}
             )
         writer.close()
-
-
-def _rows(comparison_json: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from comparison_json["differences"]
-    yield from ({"type": "queue", **queue} for queue in comparison_json["queues"])
-    yield from ({"type": "setting", **entry} for entry in comparison_json["config"])
