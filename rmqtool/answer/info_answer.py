@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -19,7 +18,6 @@ from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast.demands import demand_simulated
 from rmqtool.report.text import counted
-from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.probe_lock import LockReport
 from rmqtool.verify.catalog.finding import REBUILD_DELAYS
@@ -40,7 +38,11 @@ def answer_of_summary(
     Args:
         repair: the latest one whose journal is there.
     """
-    store, coverage = opened.store, tuple(_not_read(opened.store))
+    store = opened.store
+    coverage = [*unread_files(store)]
+    if any(segment.size for segment in store.commitlog):
+        text = "info looks at names, sizes and the log's ends only"
+        coverage.append(UnreadFiles("commitlog", FileKind.COMMITLOG.value, text))
     tally = FindingTally()
     lost = (finding for finding in lost_configs(store, opened.rules) if finding.repair != REBUILD_DELAYS)
     for finding in chain(log_file_findings(store, None), lost):
@@ -74,13 +76,6 @@ def answer_of_summary(
     else:
         step = _step(opened, line, summary, assessment, tally, lacks_queues=lacks_queues)
     return Answer(assessment, step, ExitCode.OK)
-
-
-def _not_read(store: Store) -> Iterator[UnreadFiles]:
-    """What a broker uses and info does not read, all of it."""
-    yield from unread_files(store)
-    if any(segment.size for segment in store.commitlog):
-        yield UnreadFiles("commitlog", FileKind.COMMITLOG.value, "info looks at names, sizes and the log's ends only")
 
 
 def _step(

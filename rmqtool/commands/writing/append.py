@@ -95,10 +95,6 @@ class _Place:
     asked: Message | MessageBatch | None
     """The message that options describe, which is to go into a queue that its topic has."""
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (*FIELDS, "response_code") if self.is_client else FIELDS
-
     def config(self) -> WriterConfig:
         try:
             config = config_from(self.conf) if self.conf is not None else WriterConfig()
@@ -238,7 +234,8 @@ def append(
             writer.crash_after(crash_step)
         results = answers(request, writer, _groups(new_messages), store, place.look, place.conf)
         only_refused = messages.quiet and output is OutputFormat.TABLE
-        refused = _report(writer, results, output, place.fields, only_refused=only_refused)
+        fields = (*FIELDS, "response_code") if request.asks_broker else FIELDS
+        refused = _report(writer, results, output, fields, only_refused=only_refused)
         writer.close(crash=end is CloseMode.CRASH)
     if refused:
         messages.warn(f"messages refused: {refused}")

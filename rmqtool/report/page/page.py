@@ -135,33 +135,29 @@ def _forecast_rows(forecasts: Sequence[JsonObject]) -> list[dict[str, Any]]:
     """Versions in words and numbers; those that do the same have one row."""
     rows: list[dict[str, Any]] = []
     for forecast in forecasts:
-        row = _forecast_row(forecast)
+        lost = forecast["lost"]
+        deleted = [*forecast["deleted_files"], *forecast["dropped_index_files"]]
+        row = {
+            "versions": forecast["broker_version"],
+            "starts": forecast["starts"],
+            "why_not": forecast["why_not"],
+            "lost": lost["messages"] + forecast["messages_without_log"],
+            "lost_size": size_text(lost["bytes"]),
+            "topics": topics_text(lost["by_topic"]),
+            "repeats": forecast["repeat_count"],
+            "damage": forecast["unnoticed_damage_count"],
+            "unindexed": forecast["unindexed_messages"],
+            "deletes": len(deleted),
+            "deleted": ", ".join(deleted[:3]) + (f" and {len(deleted) - 3} more" if len(deleted) > 3 else ""),
+            "stop": forecast["stops_at"],
+            "end": forecast["log_end_offset"],
+        }
         same = next((other for other in rows if {**other, "versions": None} == {**row, "versions": None}), None)
         if same is None:
             rows.append(row)
         else:
             same["versions"] += f", {row['versions']}"
     return rows
-
-
-def _forecast_row(forecast: JsonObject) -> dict[str, Any]:
-    lost = forecast["lost"]
-    deleted = [*forecast["deleted_files"], *forecast["dropped_index_files"]]
-    return {
-        "versions": forecast["broker_version"],
-        "starts": forecast["starts"],
-        "why_not": forecast["why_not"],
-        "lost": lost["messages"] + forecast["messages_without_log"],
-        "lost_size": size_text(lost["bytes"]),
-        "topics": topics_text(lost["by_topic"]),
-        "repeats": forecast["repeat_count"],
-        "damage": forecast["unnoticed_damage_count"],
-        "unindexed": forecast["unindexed_messages"],
-        "deletes": len(deleted),
-        "deleted": ", ".join(deleted[:3]) + (f" and {len(deleted) - 3} more" if len(deleted) > 3 else ""),
-        "stop": forecast["stops_at"],
-        "end": forecast["log_end_offset"],
-    }
 
 
 def _time(timestamp_ms: int | None) -> str:

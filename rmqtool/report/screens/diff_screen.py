@@ -69,7 +69,14 @@ def diff_lines(
         yield from labelled(
             "Starts", f"{later.upper()} starts later, at {begins[later]}: {expired} expired there", width
         )
-    yield from labelled("Epochs", _epochs(comparison), width)
+    if comparison["epochs_agree_until"] is not None:  # what a slave in controller mode would do with its log
+        at = comparison["epochs_agree_until"]["physical_offset"]
+        text = "no epoch starts at the same offset in both: neither can be a slave of the other"
+        if at is not None:
+            ends = {name.upper(): comparison[name]["max_offset"] or 0 for name in "ab"}
+            losses = [f"{name} would lose {size_text(end - at)}" for name, end in ends.items() if end > at]
+            text = f"a slave truncates its log at {at}" + "".join(f"; as a slave {loss}" for loss in losses)
+        yield from labelled("Epochs", text, width)
     ranges = comparison["differing_ranges"]
     listed = ranges["listed"] if all_rows else ranges["listed"][:RANGES_MAX]
     shown = ", ".join(f"{begin}-{end}" for begin, end in listed)
@@ -139,18 +146,6 @@ def _relation(comparison: JsonObject) -> str:
     what = {"byte": "first differing byte", "record": "first differing record", "block": "first differing block"}
     text = f"{what[at['precision']]} at physical offset {at['physical_offset']}"
     return text + (f", in the record at {at['record_offset']}" if at["precision"] == "byte" else "")
-
-
-def _epochs(comparison: JsonObject) -> str:
-    """What a slave in controller mode would do with its log, whichever of both it is."""
-    if comparison["epochs_agree_until"] is None:
-        return ""
-    at = comparison["epochs_agree_until"]["physical_offset"]
-    if at is None:
-        return "no epoch starts at the same offset in both: neither can be a slave of the other"
-    ends = {name.upper(): comparison[name]["max_offset"] or 0 for name in "ab"}
-    losses = [f"{name} would lose {size_text(end - at)}" for name, end in ends.items() if end > at]
-    return f"a slave truncates its log at {at}" + "".join(f"; as a slave {loss}" for loss in losses)
 
 
 def _topics(topics: Sequence[JsonObject], width: int, *, all_rows: bool) -> Iterator[str]:

@@ -53,7 +53,13 @@ def plan_lines(
         if plan["next_step"]["command"] is not None:
             yield escaped(plan["next_step"]["command"])  # never broken by us: it is there to be copied
     yield from _steps(plan, width)
-    yield from _patched(plan, width)
+    if "patch" in plan and plan["steps"]:
+        patch = plan["patch"]
+        for name in ("before", "after"):
+            yield f"{name.capitalize()} ({patch['structure']} at {patch['file_position']}):"
+            fields = [hex_field(row["name"], row["position"], row[name]) for row in patch["fields"]]
+            yield from hex_lines(fields, width, patch["file_position"])
+        yield ""
     if (loss := plan["loss"])["messages"]:
         text = counted(loss["messages"], "message")
         if loss["by_topic"]:
@@ -79,7 +85,13 @@ def plan_lines(
         yield from labelled("abort stays", plan["abort_stays"], width)
     remaining = plan["remaining"] if all_rows else plan["remaining"][:REMAINING_MAX]
     for left in remaining:
-        yield from labelled("Left", _left(left), width)
+        where = left["file"] if left["physical_offset"] is None else f"physical offset {left['physical_offset']}"
+        if left["topic"] is not None and left["queue_id"] is not None:
+            where = f"{left['topic']}/{left['queue_id']}, {where}"
+        # The repair is named if a person has to choose it by an option.
+        command = f": {left['repair']}" if " --" in (left["repair"] or "") else ""
+        text = f"{left['id']}: {left['message']} ({where}): {left['why']}{command}"
+        yield from labelled("Left", text, width)
     if unlisted := len(plan["remaining"]) - len(remaining):
         text = f"and {counted(unlisted, 'more finding')}; --format json lists them all"
         yield from labelled("Left", text, width)
@@ -89,15 +101,6 @@ def plan_lines(
         yield from labelled("After repair" if plan["steps"] else "Start now", plan_afterwards(plan), width)
     if plan["steps"]:
         yield from labelled("Disk needed", f"at most {size_text(plan['disk_needed_bytes'])}", width)
-
-
-def _left(left: JsonObject) -> str:
-    """A finding that remains: what and where, why, and the repair if a person has to choose it by an option."""
-    where = left["file"] if left["physical_offset"] is None else f"physical offset {left['physical_offset']}"
-    if left["topic"] is not None and left["queue_id"] is not None:
-        where = f"{left['topic']}/{left['queue_id']}, {where}"
-    command = f": {left['repair']}" if " --" in (left["repair"] or "") else ""
-    return f"{left['id']}: {left['message']} ({where}): {left['why']}{command}"
 
 
 def plan_verdict(plan: JsonObject) -> tuple[str, str]:
@@ -155,18 +158,6 @@ def _steps(plan: JsonObject, width: int) -> Iterator[str]:
         part = f" at {step['file_position']}" if step["action"] == "write" else ""
         text = f"  {step['action']:<8}{escaped(step['file'])}{part} ({size_text(step['length'])})"
         yield from textwrap.wrap(text, width, subsequent_indent=" " * 10, break_on_hyphens=False)
-    yield ""
-
-
-def _patched(plan: JsonObject, width: int) -> Iterator[str]:
-    """What only `patch` tells: the bytes of each field before and after."""
-    if "patch" not in plan or not plan["steps"]:
-        return
-    patch = plan["patch"]
-    for name in ("before", "after"):
-        yield f"{name.capitalize()} ({patch['structure']} at {patch['file_position']}):"
-        fields = [hex_field(row["name"], row["position"], row[name]) for row in patch["fields"]]
-        yield from hex_lines(fields, width, patch["file_position"])
     yield ""
 
 
