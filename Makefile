@@ -70,7 +70,7 @@ tests: check-python check-broker $(STAMP)
 
 check: lint
 	$(PYTEST) -q -m 'not slow and not broker and not spark and not s3' $(PYTEST_ARGS) \
-	  --ignore tests/scan/test_install.py tests/formats tests/store tests/scan tests/engine tests/report tests/verdict tests/test_house.py
+	  --ignore tests/scan/test_install.py tests/formats tests/store tests/scan tests/engine tests/report tests/answer tests/test_house.py
 
 # The prerequisites stand first, so that a missing one is said before the first minute is spent.
 test: check-python check-broker lint tests

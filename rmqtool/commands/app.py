@@ -11,7 +11,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final
 
@@ -20,9 +20,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import rmqtool
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import survive_closed_pipes
 from rmqtool.commands.command_list import COMMANDS
-from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.help_groups import GroupedCommand
 from rmqtool.commands.options.memory import WORK_BYTES, with_memory_option
@@ -117,23 +117,20 @@ def load(name: str) -> TyperCommand | TyperGroup:
     entry_point = getattr(importlib.import_module(module), attribute)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(entry_point, dict):
-        return _group(app, name, entry_point)
+        examples = [inspect.getdoc(action) or "" for action in entry_point.values()]
+        text = f"{COMMANDS[name][1]}\n\n{examples[0].rpartition(chr(10))[2]}"
+        app.callback(help=text, no_args_is_help=True, context_settings=_SETTINGS)(lambda: None)
+        for action, function in entry_point.items():
+            app.command(action, cls=GroupedCommand, context_settings=_SETTINGS)(with_run_options(function))
+        group: TyperGroup = get_command(app)  # type: ignore[assignment]
+        return group
     function = with_memory_option(name, entry_point) if name in WORK_BYTES else entry_point
-    app.command(name, cls=GroupedCommand, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(
+    takes_arguments = name != "formats"  # which alone lists something; every other command has a path to be told
+    app.command(name, cls=GroupedCommand, context_settings=_SETTINGS, no_args_is_help=takes_arguments)(
         with_run_options(function)
     )
     command: TyperCommand = get_command(app)  # type: ignore[assignment]
     return command
-
-
-def _group(app: typer.Typer, name: str, actions: dict[str, Callable[..., None]]) -> TyperGroup:
-    examples = [inspect.getdoc(action) or "" for action in actions.values()]
-    text = f"{COMMANDS[name][1]}\n\n{examples[0].rpartition(chr(10))[2]}"
-    app.callback(help=text, no_args_is_help=True, context_settings=_SETTINGS)(lambda: None)
-    for action, function in actions.items():
-        app.command(action, cls=GroupedCommand, context_settings=_SETTINGS)(with_run_options(function))
-    group: TyperGroup = get_command(app)  # type: ignore[assignment]
-    return group
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -152,15 +149,17 @@ def run(arguments: Sequence[str]) -> int:
         application()(args=list(arguments), prog_name="rmqtool", obj=messages)
         code = 0
     except SystemExit as ended:
-        code = _exit_code(ended)
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         # Typer makes an exit of ^C, and of a question that nobody answers.
-        for error in _causes(ended):
+        error: BaseException | None = ended
+        while error is not None:
             if isinstance(error, KeyboardInterrupt):
                 messages.interrupt(error)
                 code = ExitCode.INTERRUPTED
             elif isinstance(error, EOFError):
                 messages.error(f"no answer; {messages.interrupted}")
                 code = ExitCode.REFUSED
+            error = error.__cause__ or error.__context__
         if isinstance(ended.__context__, BrokenPipeError):  # of another pipe, and Typer makes a silent exit of it
             messages.error(ended.__context__)
             code = ExitCode.FAILED
@@ -177,7 +176,18 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last place where a person can be told what to do
         messages.bug(error)
         code = ExitCode.CRASHED
-    return _flush(code, messages)
+    # What is left is written here and not at the interpreter's end, where a failure can no longer be told well.
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        messages.error(f"standard output: {error.strerror or error}")
+        with suppress(OSError, ValueError):  # what is still buffered goes nowhere, so that nobody tries again
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+        return code or ExitCode.FAILED
+    return code
 
 
 def main() -> None:
@@ -189,39 +199,3 @@ def main() -> None:
     code = run(sys.argv[1:])
     gc.freeze()  # else the interpreter looks for cycles among all objects once more before it ends
     sys.exit(code)
-
-
-def _needs_arguments(name: str) -> bool:
-    """`formats` alone lists something; every other command has a path to be told."""
-    return name != "formats"
-
-
-def _exit_code(ended: SystemExit) -> int:
-    return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """What led to an error, from the last to the first."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _flush(code: int, messages: Messages) -> int:
-    """Write what is left, here and not at the interpreter's end, where a failure can no longer be told well."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError as error:
-        messages.error(f"standard output: {error.strerror or error}")
-        _discard_output()
-        return code or ExitCode.FAILED
-    return code
-
-
-def _discard_output() -> None:
-    """What is still buffered goes nowhere, so that the interpreter does not try again."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)

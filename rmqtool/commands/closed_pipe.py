@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 
 
 class PipeOutput(io.FileIO):
@@ -51,7 +51,8 @@ def survive_closed_pipes() -> None:
 @contextmanager
 def reader_needed() -> Iterator[None]:
     """Within, output that nobody reads raises BrokenPipeError."""
-    output = _raw(sys.stdout)
+    buffer = getattr(sys.stdout, "buffer", None)
+    output = getattr(buffer, "raw", buffer)
     if not isinstance(output, PipeOutput):
         yield
         return
@@ -88,8 +89,3 @@ def _surviving(stream: TextIO) -> TextIO:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
-
-
-def _raw(stream: TextIO) -> object:
-    buffer = getattr(stream, "buffer", None)
-    return getattr(buffer, "raw", buffer)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+import shlex
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rmqtool.store.location import StoreLocation
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "info": (
@@ -107,3 +111,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 """Command: (module and function, first line of the function's docstring), in the order of the help.
 
 A group has a mapping of subcommands instead of a function."""
+
+
+def command_of_repair(repair: str | None, place: StoreLocation) -> str | None:
+    """The command line that repairs a finding; None where there is none."""
+    if repair is None or place.path is None or repair.split()[0] not in COMMANDS:
+        return None
+    return f"rmqtool {repair} {shlex.quote(str(place))}"

@@ -7,17 +7,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.answer.answer import Answer
+from rmqtool.answer.beside_log import BesideLog
+from rmqtool.answer.forecast_answer import answer_of_forecasts
+from rmqtool.answer.opened_store import CommandLine, OpenedStore
+from rmqtool.answer.tally import FindingTally
+from rmqtool.answer.verify_answer import answer_of_verify
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.evidence.names import BundleNames
+from rmqtool.evidence.recorded import (
+    RecordedAnswers,
+    RecordedForecasts,
+    RecordedStep,
+    RecordedVerify,
+    listed_forecasts,
+)
 from rmqtool.evidence.shown_values import with_bounds
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
-from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.options import forecast_options
 from rmqtool.forecast.result import Forecast
-from rmqtool.store.directory import Store
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
@@ -55,42 +66,48 @@ class Answers:
         for name in ("checked", "left_out_bytes", "complete", "not_looked_at"):
             if own_summary[name] != other_summary[name]:
                 yield f"verify: {name}"
-        own, others = self._by_version(), other._by_version()
+        own, others = (
+            {forecast.broker_version: forecast.as_json() for forecast in answers.forecasts} | answers.failures
+            for answers in (self, other)
+        )
         for version, forecast in own.items():
             if forecast != others.get(version):
                 yield f"forecast of {version}"
 
-    def _by_version(self) -> dict[str, dict[str, Any] | str]:
-        forecasts: dict[str, dict[str, Any] | str] = {
-            forecast.broker_version: forecast.as_json() for forecast in self.forecasts
-        }
-        return {**forecasts, **self.failures}
+
+@dataclass(frozen=True)
+class GivenAnswers:
+    """What was said of a store: to compare, and to record."""
+
+    answers: Answers
+    recorded: RecordedAnswers
 
 
 def ask(
-    store: Store,
-    rules: BrokerRules,
+    opened: OpenedStore,
+    line: CommandLine,
     options: VerifyOptions,
-    forecast_options: ForecastOptions,
     versions: Sequence[str],
     take: Callable[[Finding], None],
     names: BundleNames | None = None,
-) -> Answers:
-    """Verify a store and forecast its start with each version.
+) -> GivenAnswers:
+    """Verify a store and forecast its start, as the commands do without options.
 
     Args:
+        versions: whose start is forecast.
         take: is handed each finding.
-        names: what is shown in place of names in findings and forecasts; None leaves them.
+        names: what is shown in place of names; None leaves them.
     """
+    tally = FindingTally()
     findings: list[Finding] = []
     digests: dict[str, int] = {}
 
     def keep(original: Finding) -> None:
-        finding = (
-            original
-            if names is None
-            else replace(original, file=names.path(original.file), topic=original.topic and names.topic(original.topic))
-        )
+        tally.add(original, BY_ID[original.id].remedy)
+        finding = original
+        if names is not None:
+            topic = original.topic and names.topic(original.topic)
+            finding = replace(original, file=names.path(original.file), topic=topic)
         finding = with_bounds(finding)
         row = {name: value for name, value in finding.as_json().items() if name not in _TEXTS}
         digest = hashlib.blake2b(repr(sorted(row.items())).encode(), digest_size=_SUM_BYTES).digest()
@@ -100,17 +117,60 @@ def ask(
             findings.append(replace(finding, **no_texts))
         take(original)
 
-    summary = verify_store(store, rules, options, keep, lambda _done, _total: None, None)
+    summary = verify_store(opened.store, opened.rules, options, keep, lambda _done, _total: None, None)
     forecasts: list[Forecast] = []
     failures: dict[str, str] = {}
     shared = None if len(versions) == 1 else SharedStarts()
     for version in versions:
         try:
-            forecast = forecast_store(store, rules_for(version), forecast_options, shared)
+            forecast = forecast_store(opened.store, rules_for(version), forecast_options(opened.conf), shared)
             forecasts.append(with_bounds(forecast if names is None else _with_names(forecast, names)))
         except RmqtoolError as error:
             failures[version] = type(error).__name__
-    return Answers(findings, digests, summary, forecasts, failures)
+    answers = Answers(findings, digests, summary, forecasts, failures)
+
+    of_verify = answer_of_verify(opened, line, tally, summary)
+    effects = BesideLog.of(opened)
+    of_forecast = answer_of_forecasts(opened, line, versions, forecasts, effects, simulated=forecasts)
+    recorded = recorded_answers(answers, of_verify, of_forecast, effects, is_one=opened.is_version_known)
+    return GivenAnswers(answers, recorded if names is None else recorded.shown_with(names, opened.store.view.label))
+
+
+def recorded_answers(
+    answers: Answers, of_verify: Answer, of_forecast: Answer, effects: BesideLog, *, is_one: bool
+) -> RecordedAnswers:
+    """Answers as a bundle records them for machines where they cannot be computed."""
+    checked = answers.summary.as_json()
+    listed, is_cut = listed_forecasts(answers.forecasts)
+    return RecordedAnswers(
+        RecordedVerify(
+            exit_code=of_verify.exit_code.value,
+            listed=tuple(answers.findings),
+            findings=checked["findings"],
+            checked=checked["checked"],
+            left_out_bytes=answers.summary.left_out_bytes,
+            complete=answers.summary.complete,
+            **_recorded(of_verify),
+        ),
+        RecordedForecasts(
+            exit_code=of_forecast.exit_code.value,
+            forecasts=listed,
+            is_one=is_one,
+            is_cut=is_cut,
+            **_recorded(of_forecast),
+            **vars(effects),
+        ),
+    )
+
+
+def _recorded(answer: Answer) -> dict[str, Any]:
+    return {
+        "not_looked_at": answer.assessment.not_looked_at,
+        "verdict": answer.assessment.verdict,
+        "headline": answer.assessment.headline,
+        "next_step": RecordedStep(answer.step.command, answer.step.reason),
+        "needs_decision": answer.step.needs_decision,
+    }
 
 
 def _with_names(forecast: Forecast, names: BundleNames) -> Forecast:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
+from rmqtool.answer.assessment import StoreVerdict
 from rmqtool.evidence.bundle import BundleError
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.shown_values import shown
@@ -17,7 +18,6 @@ from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.result import Forecast, Lost
 from rmqtool.sides.unread import UnreadFiles
-from rmqtool.verdict.verdict import StoreVerdict
 
 HIDDEN_STORE: Final = "STORE"
 """What is shown in place of the path of a store."""
@@ -152,19 +152,16 @@ def listed_forecasts(forecasts: Sequence[Forecast]) -> tuple[tuple[Forecast, ...
 def _cut(forecast: Forecast) -> Forecast:
     queues = sorted(forecast.queues, key=lambda queue: not queue.offsets_repeat)[:LISTED_MAX]
     lost = forecast.lost
+    by_topic = list(lost.by_topic.items())
+    if len(by_topic) > LISTED_MAX:
+        by_topic = sorted(by_topic, key=lambda item: -item[1])[:LISTED_MAX]
     return replace(
         forecast,
         queues=tuple(queues) if len(forecast.queues) > LISTED_MAX else forecast.queues,
         deleted_files=forecast.deleted_files[:LISTED_MAX],
         dropped_index_files=forecast.dropped_index_files[:LISTED_MAX],
-        lost=Lost(lost.messages, lost.bytes, _largest(lost.by_topic)),
+        lost=Lost(lost.messages, lost.bytes, dict(by_topic)),
     )
-
-
-def _largest(counts: Mapping[str, int]) -> dict[str, int]:
-    if len(counts) <= LISTED_MAX:
-        return dict(counts)
-    return dict(sorted(counts.items(), key=lambda item: -item[1])[:LISTED_MAX])
 
 
 def differing_verdicts(own: RecordedAnswers, other: RecordedAnswers) -> Iterator[str]:

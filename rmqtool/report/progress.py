@@ -120,7 +120,13 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self._form is not ProgressForm.NONE:
-            self._thread = threading.Thread(target=self._watch, daemon=True)
+            period = _PERIODS_S["json" if self._form is ProgressForm.JSON else "terminal"]
+
+            def tick_until_ended() -> None:
+                while not self._ended.wait(period):
+                    self.tick()
+
+            self._thread = threading.Thread(target=tick_until_ended, daemon=True)
             self._thread.start()
         return self
 
@@ -137,25 +143,17 @@ class Progress:
                 self._sample(now)
                 self._write(json.dumps(self._state(now, finished=kind is None)) + "\n")
 
-    def _watch(self) -> None:
-        period = _PERIODS_S["json" if self._form is ProgressForm.JSON else "terminal"]
-        while not self._ended.wait(period):
-            self.tick()
-
     def _sample(self, now: float) -> None:
         if self._find_total is not None:
             self._total, self._find_total = self._find_total(), None
-        self._samples.append((now, self._bytes_read(), self._estimate()))
-        while len(self._samples) > 2 and now - self._samples[0][0] > _WINDOW_S:
-            self._samples.popleft()
-
-    def _estimate(self) -> int:
-        """What is done: the last report, and what was read since, if that is what is counted."""
+        # What is done: the last report, and what was read since, if that is what is counted.
         done = self._done
         if self._unit == "byte":
             done += self._bytes_read() - self._read_at_report
         self._shown = max(self._shown, min(done, self._total) if self._total else done)
-        return self._shown
+        self._samples.append((now, self._bytes_read(), self._shown))
+        while len(self._samples) > 2 and now - self._samples[0][0] > _WINDOW_S:
+            self._samples.popleft()
 
     def _rates(self) -> tuple[float | None, float | None]:
         """Bytes read and units done in a second."""

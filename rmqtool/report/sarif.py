@@ -48,9 +48,9 @@ def _result(finding: Mapping[str, Any]) -> dict[str, Any]:
         "level": _LEVELS[finding["severity"]],
         "message": {"text": escaped(finding["message"])},
         "locations": [{"physicalLocation": place}],
-        "properties": {name: _text(finding[name]) for name in kept if finding[name] is not None},
+        "properties": {
+            name: escaped(value) if isinstance(value, str) else value  # names of a store need not be Unicode
+            for name in kept
+            if (value := finding[name]) is not None
+        },
     }
-
-
-def _text(value: Any) -> Any:
-    return escaped(value) if isinstance(value, str) else value  # names of a store need not be Unicode

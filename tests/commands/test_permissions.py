@@ -9,7 +9,7 @@ from shlex import quote
 
 import pytest
 
-from rmqtool.commands.repairs import repair_plan
+from rmqtool.commands.repairs import carry_out
 from tests.commands.advice import REPAIRS
 from tests.commands.test_truth_table import other_user
 from tests.commands.transcripts import rmqtool
@@ -113,7 +113,7 @@ def test_directories_of_no_broker_are_unknown_files_and_no_more(golden_copy: Unp
 def test_the_owner_of_a_patched_file_is_named_without_another_argument(
     golden: Unpacked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repair_plan, "denied_files", lambda _: ("checkpoint: permission denied",))
+    monkeypatch.setattr(carry_out, "denied_files", lambda _: ("checkpoint: permission denied",))
     ran = rmqtool("patch", golden(CLEAN) / "commitlog" / f"{0:020d}", "--at", "0", "--set", "flag=1", "--dry-run")
     assert ran.code == 4
     assert ran.err.startswith("rmqtool: checkpoint: permission denied. Run as the files' owner: sudo -u ")

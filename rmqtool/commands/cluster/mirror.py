@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.option_values import duration_s, is_duration
 from rmqtool.commands.options.output_files import demand_own_files
@@ -32,12 +32,12 @@ from rmqtool.engine.rules.settings import read_settings
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.memory import settle
-from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
+from rmqtool.repair.machine.interrupt import held_interrupts
 from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.replication.connection import MasterAddress, parse_address
 from rmqtool.replication.mirror import MirrorOptions
 from rmqtool.replication.mirror_status import MirrorStatus
-from rmqtool.replication.record_check import DivergedError, LateRecords, Until
+from rmqtool.replication.record_check import DivergedError, Until
 from rmqtool.replication.run import MirrorRequest, MirrorResult, run_mirror
 from rmqtool.report.metrics import write_metrics
 from rmqtool.report.own_file import OwnFile
@@ -113,7 +113,14 @@ def mirror(
     refuse_bad_settings(properties, rules)
     sizes = file_sizes(log_file_size or properties.sizes.commitlog_file_size, None, None)
     limit, run_seconds = _until(until)
-    _demand_sound(store, from_offset, sizes.commitlog_file_size, textfile)
+    if from_offset and from_offset % (sizes.commitlog_file_size or DEFAULT_LOG_FILE_SIZE):
+        raise UsageError(
+            f"--from-offset {from_offset}: not the start of a commit log file; with files of another size than 1 GiB "
+            "pass --log-file-size too"
+        )
+    demand_own_files({"--textfile": (textfile, OwnFile.METRICS)})
+    if store.is_dir() and is_fenced(StorePaths(store)):
+        raise RefusedError(f"{store}: a repair was not finished; run rmqtool undo first")
     request = MirrorRequest(
         root=store,
         address=address,
@@ -176,10 +183,14 @@ class _Command:
 
             def turn() -> None:
                 shown.next(f"{self._status.state}, at {self._status.end_offset}")
-                self._turn()
+                trouble = self._status.trouble
+                if trouble is not None and trouble != self._trouble:
+                    self._messages.warn(f"{trouble}; trying again")
+                self._trouble = trouble
+                self._write_textfile()
 
             try:
-                result = run_mirror(self._request, self._status, lambda: _is_asked(interrupt), turn)
+                result = run_mirror(self._request, self._status, lambda: interrupt.is_asked, turn)
             except DivergedError as error:
                 problem = error
             finally:
@@ -198,13 +209,6 @@ class _Command:
             self._messages.error(problem)
             raise typer.Exit(ExitCode.FINDINGS)
 
-    def _turn(self) -> None:
-        trouble = self._status.trouble
-        if trouble is not None and trouble != self._trouble:
-            self._messages.warn(f"{trouble}; trying again")
-        self._trouble = trouble
-        self._write_textfile()
-
     def _write_textfile(self) -> None:
         if self._textfile is not None and time.monotonic() - self._textfile_at >= TEXTFILE_SECONDS:
             write_metrics(self._textfile, mirror_metrics(_values(self._request.address, self._status)))
@@ -217,7 +221,13 @@ class _Command:
             "store": str(self._request.root),
             **_values(self._request.address, self._status),
             "stopped_by": result.stopped_by,
-            "late_records": None if late is None else _late_values(late),
+            "late_records": None
+            if late is None
+            else {
+                "physical_offset": late.physical_offset,
+                "store_timestamp_ms": late.store_timestamp_ms,
+                "records": late.count,
+            },
             "skipped_records": None
             if skipped is None
             else {"physical_offset": skipped.physical_offset, "records": skipped.count},
@@ -259,18 +269,6 @@ def _values(address: MasterAddress, status: MirrorStatus) -> dict[str, Any]:
     }
 
 
-def _late_values(late: LateRecords) -> dict[str, int]:
-    return {
-        "physical_offset": late.physical_offset,
-        "store_timestamp_ms": late.store_timestamp_ms,
-        "records": late.count,
-    }
-
-
-def _is_asked(interrupt: Interrupt) -> bool:
-    return interrupt.is_asked
-
-
 def _until(text: str | None) -> tuple[Until, float | None]:
     """What --until says: where to stop, and after how many seconds.
 
@@ -284,14 +282,3 @@ def _until(text: str | None) -> tuple[Until, float | None]:
     if is_duration(text):
         return Until(), duration_s(text, "--until")
     return Until(time_ms=parse_time(text, "--until"), is_now=text.strip().lower() == "now"), None
-
-
-def _demand_sound(store: Path, from_offset: int | None, file_size: int | None, textfile: Path | None) -> None:
-    if from_offset and from_offset % (file_size or DEFAULT_LOG_FILE_SIZE):
-        raise UsageError(
-            f"--from-offset {from_offset}: not the start of a commit log file; with files of another size than 1 GiB "
-            "pass --log-file-size too"
-        )
-    demand_own_files({"--textfile": (textfile, OwnFile.METRICS)})
-    if store.is_dir() and is_fenced(StorePaths(store)):
-        raise RefusedError(f"{store}: a repair was not finished; run rmqtool undo first")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.option_values import pairs
 from rmqtool.commands.options.output_files import refuse_dash
@@ -23,6 +23,7 @@ from rmqtool.commands.options.store import (
     StoreOptions,
     open_store,
     refuse_inside_store,
+    tell_opened,
     timestamp_ms,
 )
 from rmqtool.commands.screen import show_object
@@ -88,7 +89,7 @@ def replay(
     sources = []
     for place in stores:
         opened = open_store(place, StoreOptions(broker_conf=broker_conf, broker_version=broker_version))
-        opened.tell(messages)
+        tell_opened(opened, messages)
         if state is not None:
             refuse_dash("--state", state)
             refuse_inside_store(state, "the state file", place, opened.store.settings.commitlog_directories)

@@ -12,28 +12,32 @@ from typing import Annotated, Any
 import typer
 
 import rmqtool
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.answer import Answer
+from rmqtool.answer.assessment import StoreVerdict
+from rmqtool.answer.beside_log import BesideLog
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.forecast_answer import answer_of_forecasts
+from rmqtool.answer.opened_store import CommandLine, OpenedStore
+from rmqtool.answer.tally import FindingTally
+from rmqtool.answer.verify_answer import UNREADABLE, answer_of_verify
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_new, write_new
 from rmqtool.commands.options.store import (
-    OpenedStore,
     ReadStore,
     StoreOptions,
     command_line,
     lock_of,
     open_store,
     refuse_inside_store,
+    tell_opened,
 )
 from rmqtool.commands.options.store_parameters import with_store_options
-from rmqtool.commands.reading.beside_log import BesideLog
-from rmqtool.commands.reading.forecast import forecast_assessment, forecasts_of, not_simulated_of, step_after
+from rmqtool.commands.reading.forecast import forecasts_of
 from rmqtool.commands.reading.info import info_object
-from rmqtool.commands.reading.verify_judgement import UNREADABLE, judged
+from rmqtool.commands.repairs.carry_out import preview
 from rmqtool.commands.repairs.recover import recover_planner
-from rmqtool.commands.repairs.repair_plan import preview
-from rmqtool.commands.repairs.repair_request import RepairRequest
-from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.repair_run import Planner, RepairCommand, RepairRequest, RepairRun
 from rmqtool.commands.repairs.salvage import salvage_planner
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.summary import StoreSummary, file_times, index_headers, summarize
@@ -41,7 +45,6 @@ from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import RmqtoolError, UnreadableError
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import BY_ID
-from rmqtool.forecast.result import Forecast
 from rmqtool.repair.recover.plan import RecoverOptions
 from rmqtool.repair.remaining import READ_AGAIN_MAX
 from rmqtool.repair.salvage.plan import SalvageOptions
@@ -53,19 +56,9 @@ from rmqtool.report.page.timeline import IndexRange, Times
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat
 from rmqtool.scan.log_digest import LogDigest
-from rmqtool.sides.unread import ReadBy
-from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation
-from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import NextStep
-from rmqtool.verdict.tally import FindingTally
-from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
-
-Judgement = tuple[str, Assessment, NextStep]
-"""Command, and what it says of the store."""
 
 
 @with_store_options()
@@ -87,7 +80,7 @@ def report(
     """
     messages = messages_of(context)
     opened = open_store(store, store_options)
-    opened.tell(messages)
+    tell_opened(opened, messages)
     refuse_inside_store(html, "a report", store, opened.store.settings.commitlog_directories)
     demand_new("--html", html)
     with LogDigest() as digest:
@@ -123,20 +116,32 @@ class _Survey:
         with self._messages.progress("info"):
             summary = summarize(store, self._opened.rules, self._add_queue)
         info = info_object(self._place, self._opened, summary, self._lock, self._line)
-        checked = self._verify()
+        options = VerifyOptions(threads=thread_count(), broker_runs=self._lock.is_in_use, digest=self._digest)
+        with self._messages.progress("verify") as progress:
+            checked = verify_store(store, self._opened.rules, options, self._add_finding, progress.show)
         self.has_unreadable |= any(checked.findings[kind] for kind in UNREADABLE)
         self._log.finish(checked.log_end)
         forecasts, forecast_error, starts = self._forecast()
-        plans = self._plans()
-        of_verify = ("verify", *judged(self._opened, self._line, self._tally, checked))
-        judgements = sorted([of_verify, *starts], key=lambda one: list(StoreVerdict).index(one[1].verdict))
-        _, worst, step = judgements[0]
+        plans = [self._plan("recover", "--full", lambda run: recover_planner(run, RecoverOptions(full=True)))]
+        if not isinstance(plans[0], str) and plans[0]["damage"]:  # inside the log, which needs salvage
+            threads = thread_count()
+            plans.append(
+                self._plan(
+                    "salvage",
+                    "",
+                    lambda run: salvage_planner(run, SalvageOptions(run.build_options, threads=threads)),
+                )
+            )
+        of_verify = ("verify", answer_of_verify(self._opened, self._line, self._tally, checked))
+        severities = list(StoreVerdict)
+        answers = sorted([of_verify, *starts], key=lambda one: severities.index(one[1].assessment.verdict))
+        worst = answers[0][1]
         return PageFacts(
             version=rmqtool.__version__,
             made_ms=time.time_ns() // 1_000_000,
-            judgements=[(command, assessment.headline) for command, assessment, _ in judgements],
-            verdict=worst.verdict.value,
-            next_step=step.as_json()["next_step"],
+            judgements=[(command, answer.assessment.headline) for command, answer in answers],
+            verdict=worst.assessment.verdict.value,
+            next_step=worst.step.as_json()["next_step"],
             info=info,
             log=self._log,
             queues=self._queues,
@@ -161,11 +166,6 @@ class _Survey:
             first, end = unit.physical_offset, last[0] + last[1]
         self._queues.add(queue.topic, queue.queue_id, max(0, maximum - minimum), first, end)
 
-    def _verify(self) -> Summary:
-        options = VerifyOptions(threads=thread_count(), broker_runs=self._lock.is_in_use, digest=self._digest)
-        with self._messages.progress("verify") as progress:
-            return verify_store(self._opened.store, self._opened.rules, options, self._add_finding, progress.show)
-
     def _add_finding(self, finding: Finding) -> None:
         about = BY_ID[finding.id]
         self._tally.add(finding, about.remedy)
@@ -174,54 +174,39 @@ class _Survey:
         kind = FindingKind(finding.id, row["severity"], about.meaning, about.brokers, about.remedy)
         self._kinds.add(row, kind)
 
-    def _forecast(self) -> tuple[list[dict[str, Any]], str | None, list[Judgement]]:
-        """What each version would do; why that is not known; and the judgement of `forecast`."""
+    def _forecast(self) -> tuple[list[dict[str, Any]], str | None, list[tuple[str, Answer]]]:
+        """What each version would do; why that is not known; and the answer of `forecast`."""
         opened = self._opened
         is_small = sum(segment.entry.allocated_bytes for segment in opened.store.commitlog) <= READ_AGAIN_MAX
         versions = tuple(dict.fromkeys((*EXAMINED, opened.rules.version)))
         try:
             forecasts = forecasts_of(opened, versions, self._messages, self._digest, count_index=is_small)
             own = [forecast for forecast in forecasts if forecast.broker_version == opened.rules.version]
-            counted = own if opened.is_version_known else forecasts
+            asked, shown = ((opened.rules.version,), own) if opened.is_version_known else (versions, forecasts)
             effects = BesideLog.of(opened)
-            assessment = forecast_assessment(opened, self._line, counted, effects)
-            # The page has what verify says too, which compares queues on both sides.
-            left = [
-                files
-                for files in assessment.not_looked_at
-                if (files.kind, files.read_by) != (FileKind.CONSUMEQUEUE_ROCKSDB.value, ReadBy.VERIFY)
-            ]
-            asked = (opened.rules.version,) if opened.is_version_known else versions
-            assessment = replace(assessment, not_looked_at=(*left, *not_simulated_of(asked, forecasts)))
-            step = step_after(self._line, opened, assessment, counted, effects)
+            answer = answer_of_forecasts(
+                opened, self._line, asked, shown, effects, simulated=forecasts, beside_verify=True
+            )
         except RmqtoolError as error:
             self._messages.warn(str(error))
             return [], str(error), []
         error_text = None if forecasts else "the start cannot be simulated on this store"
-        rows = [_forecast_json(forecast, is_small) for forecast in forecasts]
-        return rows, error_text, [("forecast", assessment, step)]
-
-    def _plans(self) -> list[dict[str, Any] | str]:
-        """The plan of `recover --full --dry-run`, and that of `salvage` where damage inside the log needs it."""
-        recovery = self._plan("recover", "--full", lambda run: recover_planner(run, RecoverOptions(full=True)))
-        if isinstance(recovery, str) or not recovery["damage"]:
-            return [recovery]
-        return [recovery, self._plan("salvage", "", _salvage_planner)]
+        rows = []
+        for forecast in forecasts:
+            # Queues as a number: there may be a million of them for each version.
+            row = replace(forecast, queues=()).as_json()
+            row["repeat_count"] = sum(queue.offsets_repeat for queue in forecast.queues)
+            if not is_small:
+                row["unindexed_messages"] = None
+            rows.append(row)
+        return rows, error_text, [("forecast", answer)]
 
     def _plan(self, command: str, flags: str, planner_of: Callable[[RepairRun], Planner]) -> dict[str, Any] | str:
         """A plan as `--dry-run` shows it; or why there is none."""
         if self._place.path is None:
             return "the store is not on a disk of this machine; a copy can be repaired"
         request = RepairRequest(
-            command,
-            self._place.path,
-            dry_run=True,
-            save=None,
-            apply=None,
-            is_agreed=False,
-            accept_loss=False,
-            undo_dir=None,
-            output=OutputFormat.JSON,
+            command=RepairCommand(name=command), store=self._place.path, dry_run=True, output=OutputFormat.JSON
         )
         run = RepairRun(request, self._opened, self._messages, self._line, flags, None, self._digest)
         try:
@@ -246,19 +231,3 @@ class _Survey:
         checkpoint = vars(summary.checkpoint) if summary.checkpoint is not None else None
         first, last = summary.first_store_timestamp_ms, summary.last_store_timestamp_ms
         return Times(first, last, file_times(store, shown), index, checkpoint)
-
-
-def _forecast_json(forecast: Forecast, has_index: bool) -> dict[str, Any]:
-    """A forecast as its JSON, its queues as a number: there may be a million of them for each version.
-
-    Args:
-        has_index: whether it was counted what the index would lack.
-    """
-    row = replace(forecast, queues=()).as_json()
-    if not has_index:
-        row["unindexed_messages"] = None
-    return {**row, "repeat_count": sum(queue.offsets_repeat for queue in forecast.queues)}
-
-
-def _salvage_planner(run: RepairRun) -> Planner:
-    return salvage_planner(run, SalvageOptions(run.build_options, threads=thread_count()))

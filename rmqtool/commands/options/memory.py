@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands.options.sizes import byte_count
+from rmqtool.commands.options.option_values import byte_count
 from rmqtool.memory import THREAD_BYTES, keep_to, memory_budget
 
 _CHECKS: Final = ("dump", "browse", "verify", "watch", "diff", "replay", "stats", "search")

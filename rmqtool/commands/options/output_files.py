@@ -36,7 +36,14 @@ def demand_writable(files: Mapping[str, Path | None]) -> None:
         if path is not None:
             refuse_dash(option, path)
             try:
-                _try(path)
+                try:
+                    mode = path.stat().st_mode
+                except FileNotFoundError:
+                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+                    path.unlink()
+                else:
+                    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # a pipe or device would be waited for
+                        os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
             except (OSError, ValueError) as error:
                 why = reason(error) if isinstance(error, OSError) else "not a file name"
                 raise WriteError(f"{option}: {path}: {why}") from error
@@ -114,14 +121,3 @@ def demand_directory(option: str, path: Path) -> None:
         raise WriteError(f"{option}: {nearest}: not a directory")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise WriteError(f"{option}: {nearest}: Permission denied")
-
-
-def _try(path: Path) -> None:
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-        path.unlink()
-        return
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # a pipe or device would be waited for
-        os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))

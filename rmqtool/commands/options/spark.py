@@ -78,7 +78,13 @@ def spark(master: str, conf: list[str] | None, messages: Messages, what: str | N
     settings = SparkSettings(master, settings_of(conf))
     require_pyspark()
     require_java()
-    _choose_python(settings.conf.get("spark.pyspark.python"), is_local=settings.is_local)
+    # Which Python runs tasks: this one, unless they run elsewhere or somebody has said it.
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    executors = settings.conf.get("spark.pyspark.python")
+    if executors is not None:
+        os.environ["PYSPARK_PYTHON"] = executors
+    elif settings.is_local:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     messages.note(f"Spark runs at {master}")
     if what is None:
         with spark_session(settings) as session:
@@ -127,15 +133,6 @@ def require_java() -> None:
     major = int(match[1])
     if major < JAVA_LEAST:
         raise UnsupportedError(f"{java} is Java {major}: {requirement}")
-
-
-def _choose_python(executors: str | None, *, is_local: bool) -> None:
-    """Tell Spark which Python runs tasks: this one, unless they run elsewhere or somebody has said it."""
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if executors is not None:
-        os.environ["PYSPARK_PYTHON"] = executors
-    elif is_local:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def settings_of(conf: list[str] | None) -> dict[str, str]:

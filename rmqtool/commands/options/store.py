@@ -11,12 +11,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.completion import decoders, versions, versions_or_all
 from rmqtool.commands.options.help_groups import OUTPUT, STORE
 from rmqtool.commands.options.settings import named_conf
-from rmqtool.engine.reading.named_sizes import UnreadSizes, unread_sizes
-from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.settings import read_settings, unread_settings, value_problems
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
 from rmqtool.errors import NotAStoreError, RefusedError
@@ -25,15 +24,13 @@ from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.memory import settle
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
-from rmqtool.store.config.broker_conf import BrokerConf
-from rmqtool.store.directory import Settings, Store, survey
+from rmqtool.store.directory import Settings, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
 from rmqtool.store.log_owner import ForeignDirectory, foreign_directory
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
 from rmqtool.times import parse_time
-from rmqtool.verdict.command_line import CommandLine
 
 TIME_FORMS: Final = "ISO 8601, ms, 2h (ago), 'yesterday 14:00' or now"
 _STORE_HELP: Final = "Store root of the broker: the directory that holds commitlog/"
@@ -149,95 +146,6 @@ RawOption = Annotated[
 
 
 @dataclass(frozen=True)
-class OpenedStore:
-    """A surveyed store, and the broker whose rules apply to it."""
-
-    store: Store
-    rules: BrokerRules
-    inferred: str | None
-    """The releases that fit the store's files, as "5.5.0 to 5.5.1"; None where nothing shows a version."""
-    evidence: tuple[str, ...]
-    """What they show, as sentences."""
-    chosen: str
-    """Why these rules, as a sentence."""
-    conf: BrokerConf | None
-    is_version_known: bool = True
-    """Whether a person or the files tell the version: a repair does not guess it."""
-    given: frozenset[str] = frozenset()
-    """Fields of the store's settings that a person gave, which go before those of the properties file."""
-    foreign: ForeignDirectory | None = None
-    """A directory in which files of the store are looked for, and which is another store's; see `foreign_directory`."""
-    fitting: tuple[str, ...] = ()
-    """Of the releases that fit the files, those whose starts may differ; empty where a person chose the version."""
-
-    def at(self, rules: BrokerRules) -> OpenedStore:
-        """The same store as a broker of another version looks at it: by those settings that this version reads."""
-        if self.conf is None:
-            return replace(self, rules=rules)
-        conf = self.conf.read_as(read_settings(rules))
-        before, after, settings = vars(self.conf.settings()), vars(conf.settings()), self.store.settings
-        changed = {name: value for name, value in after.items() if value != before[name] and name not in self.given}
-        if not changed:
-            return replace(self, rules=rules, conf=conf)
-        settings = replace(settings, **changed)
-        is_log_elsewhere = settings.log_directories != self.store.settings.log_directories
-        view = self.store.view
-        store = survey(view, settings, self.store) if is_log_elsewhere else replace(self.store, settings=settings)
-        return replace(self, rules=rules, conf=conf, store=store)
-
-    @property
-    def _is_database_passed_over(self) -> bool:
-        """Whether queues in RocksDB are not read only because the broker's properties file does not name them."""
-        has_database = bool(self.store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB))
-        is_silent = self.conf is not None and self.conf.is_whole and self.conf.store_type is None
-        return has_database and is_silent and self.store.settings.queue_kind == "file"
-
-    @property
-    def possible_versions(self) -> tuple[str, ...]:
-        """Versions of which one may start on the store; more than one only where their starts may differ."""
-        is_ranged = self.fitting and (self.store.commitlog or not self.is_version_known)
-        return self.fitting if is_ranged else (self.rules.version,)
-
-    @property
-    def in_use(self) -> bool:
-        """Whether a broker runs on the store, or on the one to which its log belongs; as far as can be seen."""
-        view = self.store.view
-        return isinstance(view, DirectoryView) and lock_of(StoreLocation(view.root), self.store, self.foreign).is_in_use
-
-    @property
-    def unread_sizes(self) -> UnreadSizes | None:
-        """The settings that give the files their size, and that this version does not read."""
-        return unread_sizes(self.store, self.conf, self.rules)
-
-    def demand_read_sizes(self) -> None:
-        """Refuse to fit files to a size that the broker has only because it does not read the name of theirs.
-
-        Raises:
-            RefusedError: it does not.
-        """
-        if (unread := self.unread_sizes) is not None:
-            raise RefusedError(f"{self.store.view.label}: {unread}")
-
-    def tell(self, messages: Messages) -> None:
-        """Say what a person should know about how the store was opened."""
-        if self.rules.note is not None:
-            messages.warn(self.rules.note)
-        if self.foreign is not None:
-            messages.warn(f"{self.foreign.reason}: the files that are read in {self.foreign.path} are not this store's")
-        if self.conf is not None:
-            problems = (*unread_settings(self.conf.properties, self.rules), *value_problems(self.conf, self.rules))
-            for problem in problems:
-                messages.warn(f"{self.conf.path}: {problem}")
-        if self._is_database_passed_over and self.conf is not None:
-            messages.warn(
-                f"{self.conf.path}: does not set storeType, so the broker keeps consume queues in files and does not "
-                "read those in RocksDB; if it does read them, add storeType=defaultRocksDB"
-            )
-        for sentence in (*self.evidence, f"broker rules: {self.rules.version}, {self.chosen}"):
-            messages.note(sentence)
-
-
-@dataclass(frozen=True)
 class StoreOptions:
     """What a person says about a store beside its path; `sizes` are file sizes."""
 
@@ -262,6 +170,26 @@ class StoreOptions:
         return self == StoreOptions(sizes=self.sizes) and self.sizes in (None, Settings())
 
 
+def tell_opened(opened: OpenedStore, messages: Messages) -> None:
+    """Say what a person should know about how a store was opened."""
+    store, conf = opened.store, opened.conf
+    if opened.rules.note is not None:
+        messages.warn(opened.rules.note)
+    if (foreign := opened.foreign) is not None:
+        messages.warn(f"{foreign.reason}: the files that are read in {foreign.path} are not this store's")
+    if conf is not None:
+        for problem in (*unread_settings(conf.properties, opened.rules), *value_problems(conf, opened.rules)):
+            messages.warn(f"{conf.path}: {problem}")
+        is_silent = conf.is_whole and conf.store_type is None
+        if is_silent and store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB) and store.settings.queue_kind == "file":
+            messages.warn(
+                f"{conf.path}: does not set storeType, so the broker keeps consume queues in files and does not "
+                "read those in RocksDB; if it does read them, add storeType=defaultRocksDB"
+            )
+    for sentence in (*opened.evidence, f"broker rules: {opened.rules.version}, {opened.chosen}"):
+        messages.note(sentence)
+
+
 def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: bool = True) -> OpenedStore:
     """The store at a path, looked at as the options say.
 
@@ -273,13 +201,6 @@ def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: b
         UnreadableError: it, or the broker's properties file, may not be read.
         UsageError: the version is none, or `--max-memory` is too little for a store of so many files.
     """
-    opened = _opened(place, options)
-    if settles:
-        settle("this store", sum(map(len, opened.store.files.values())))
-    return opened
-
-
-def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
     if isinstance(place, BundleLocation):
         options = replace(options, broker_version=options.broker_version or place.broker_version)
     refuse_bundle(place if isinstance(place, Path) else place.path)
@@ -294,20 +215,30 @@ def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
         foreign = foreign_directory(store.view.root, directories, conf, is_log_named=bool(options.commitlog))
     if rules is not None:
         chosen = "chosen with --broker-version"
-        return OpenedStore(store, rules, None, (), chosen, conf, given=options.given, foreign=foreign)
-    from rmqtool.engine.reading.version_evidence import infer_version
-
-    releases = infer_version(store, conf)
-    if releases is not None:
-        inferred, evidence, version = str(releases), releases.evidence, releases.rules
-        chosen = f"as the store fits {releases}"
+        opened = OpenedStore(store, rules, chosen=chosen, conf=conf, given=options.given, foreign=foreign)
     else:
-        inferred, evidence, version = None, (), NEWEST
-        chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
-    rules, is_known = rules_for(version), releases is not None
-    fitting = releases.examined if releases is not None else EXAMINED
-    opened = OpenedStore(store, rules, inferred, evidence, chosen, conf, is_known, options.given, foreign, fitting)
-    return opened.at(rules)
+        from rmqtool.engine.reading.version_evidence import infer_version
+
+        releases = infer_version(store, conf)
+        rules = rules_for(NEWEST if releases is None else releases.rules)
+        chosen = f"as the store fits {releases}"
+        if releases is None:
+            chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
+        opened = OpenedStore(
+            store,
+            rules,
+            inferred=None if releases is None else str(releases),
+            evidence=() if releases is None else releases.evidence,
+            chosen=chosen,
+            conf=conf,
+            is_version_known=releases is not None,
+            given=options.given,
+            foreign=foreign,
+            fitting=EXAMINED if releases is None else releases.examined,
+        ).at(rules)
+    if settles:
+        settle("this store", sum(map(len, opened.store.files.values())))
+    return opened
 
 
 def refuse_bundle(path: Path | None) -> None:

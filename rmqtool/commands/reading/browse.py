@@ -12,7 +12,7 @@ import typer
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.decode import body_choice
 from rmqtool.commands.options.memory import thread_count
-from rmqtool.commands.options.store import DecodeOption, ReadStore, StoreOptions, lock_of, open_store
+from rmqtool.commands.options.store import DecodeOption, ReadStore, StoreOptions, lock_of, open_store, tell_opened
 from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.errors import UnsupportedError, how_to_install
 from rmqtool.report.bodies import BODY_LIMIT, BodyForm
@@ -49,7 +49,7 @@ def browse(
     messages = messages_of(context)
     choice = body_choice(BodyForm.TEXT, BODY_LIMIT, raw=False, decode=decode or [_SYSTEM])
     opened = open_store(store, store_options)
-    opened.tell(messages)
+    tell_opened(opened, messages)
     from rmqtool.browse.app import Browser
     from rmqtool.browse.browsed_store import BrowsedStore
     from rmqtool.verify.survey.context import VerifyOptions

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,38 +10,34 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.diff_answer import ComparedSide, answer_of_comparison
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.store import (
     FormatOption,
-    OpenedStore,
     ReadStore,
     StoreOptions,
     command_line,
     open_store,
     refuse_inside_store,
+    tell_opened,
 )
 from rmqtool.commands.screen import screen
 from rmqtool.compare.log_side import StoreLog, Terms
-from rmqtool.compare.manifest import Description, ManifestLog
+from rmqtool.compare.manifest import ManifestLog
 from rmqtool.compare.manifest_writer import write_manifest
 from rmqtool.compare.metadata import read_metadata
-from rmqtool.compare.result import Comparison, Relation, Side
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare
 from rmqtool.errors import UsageError
 from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.diff_screen import diff_lines, difference_text
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
-from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.location import StoreLocation, store_location
-from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step
-from rmqtool.verdict.presence import missing_log, reader_command
-from rmqtool.verdict.verdict import Assessment, StoreVerdict
 
 FIELDS: Final = (
     "type", "topic", "queue_id", "queue_offset", "physical_offset", "size", "other_queue_id", "other_queue_offset",
@@ -126,46 +120,6 @@ def diff(
     Example: rmqtool diff /data/master/store /data/slave/store
     """
     messages = messages_of(context)
-    _check(other, manifest, make_manifest, commitlog_b)
-    if make_manifest is not None and master is not None:
-        raise UsageError("--master has no effect with --make-manifest, which reads one log in order")
-    opened = _open(store, commitlog_a, messages)
-    if make_manifest is not None:
-        terms = Terms(by_content=identity is Identity.CONTENT)
-        _make(opened, store, make_manifest, terms, detail, output, messages)
-        return
-    sides: list[ComparedSide | None] = [ComparedSide(opened, _line(store, commitlog_a)), None]
-    terms, described, opened_b = Terms(by_content=identity is Identity.CONTENT), None, None
-    if manifest is not None:
-        described, terms = _from_manifest(manifest, identity)
-    else:
-        assert other is not None
-        opened_b = _open(other, commitlog_b, messages)
-        sides[1] = ComparedSide(opened_b, _line(other, commitlog_b))
-    options = CompareOptions(
-        by_messages=compared is Compared.MESSAGES,
-        limit=limit,
-        threads=thread_count(threads),
-        folder=work_dir,
-    )
-    with runner(master, conf, messages) as chosen, messages.progress("diff") as progress:
-        far = described if opened_b is None else _subject(opened_b)
-        assert far is not None
-        comparison = compare(_subject(opened), far, terms, options, progress.show, chosen)
-    comparison_json = comparison.as_json()
-    comparison_json |= judgement(comparison, difference_text(comparison_json), sides)
-    _write(comparison_json, output, messages)
-    for problem in comparison.problems:
-        messages.error(problem)
-    if comparison.problems:
-        raise typer.Exit(ExitCode.FAILED)
-    if comparison_json["verdict"] != StoreVerdict.OK:
-        raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _check(
-    other: StoreLocation | None, manifest: Path | None, make_manifest: Path | None, commitlog_b: list[Path] | None
-) -> None:
     given = {"STORE_B": other, "--manifest": manifest, "--make-manifest": make_manifest}
     named = [name for name, value in given.items() if value is not None]
     if not named:
@@ -174,16 +128,45 @@ def _check(
         raise UsageError(f"{named[0]} and {named[1]} exclude each other; use one of them")
     if commitlog_b and other is None:
         raise UsageError("--commitlog-b needs STORE_B")
+    if make_manifest is not None and master is not None:
+        raise UsageError("--master has no effect with --make-manifest, which reads one log in order")
+    side = _side(store, commitlog_a, messages)
+    opened = side.opened
+    if make_manifest is not None:
+        terms = Terms(by_content=identity is Identity.CONTENT)
+        _make(opened, store, make_manifest, terms, detail, output, messages)
+        return
+    terms, described, side_b = Terms(by_content=identity is Identity.CONTENT), None, None
+    if manifest is not None:
+        described, terms = _from_manifest(manifest, identity)
+    else:
+        assert other is not None
+        side_b = _side(other, commitlog_b, messages)
+    options = CompareOptions(
+        by_messages=compared is Compared.MESSAGES,
+        limit=limit,
+        threads=thread_count(threads),
+        folder=work_dir,
+    )
+    with runner(master, conf, messages) as chosen, messages.progress("diff") as progress:
+        far = described if side_b is None else _subject(side_b.opened)
+        assert far is not None
+        comparison = compare(_subject(opened), far, terms, options, progress.show, chosen)
+    comparison_json = comparison.as_json()
+    answer = answer_of_comparison(comparison, difference_text(comparison_json), [side, side_b])
+    comparison_json |= answer.assessment.as_json()
+    comparison_json |= {"complete": not answer.assessment.not_looked_at, **answer.step.as_json()}
+    _write(comparison_json, output, messages)
+    for problem in comparison.problems:
+        messages.error(problem)
+    raise typer.Exit(answer.exit_code)
 
 
-def _line(place: StoreLocation, commitlog: list[Path] | None) -> CommandLine:
-    return command_line(place, StoreOptions(commitlog))
-
-
-def _open(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
-    opened = open_store(place, StoreOptions(commitlog))
-    opened.tell(messages)
-    return opened
+def _side(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> ComparedSide:
+    options = StoreOptions(commitlog)
+    opened = open_store(place, options)
+    tell_opened(opened, messages)
+    return ComparedSide(opened, command_line(place, options))
 
 
 def _subject(opened: OpenedStore) -> ComparedStore:
@@ -233,7 +216,18 @@ def _make(
             has_rows=detail is Detail.MESSAGES,
             on_progress=progress.show,
         )
-    row = _made(path, description)
+    row: dict[str, Any] = {
+        "type": "manifest",
+        "file": str(path),
+        "store": description.label,
+        "detail": (Detail.MESSAGES if description.has_rows else Detail.BLOCKS).value,
+        "identity": (Identity.CONTENT if description.terms.by_content else Identity.UNIQUE_KEY).value,
+        "min_offset": description.totals.begin,
+        "max_offset": description.totals.end,
+        "messages": description.totals.messages,
+        "bad_ranges": description.totals.bad_ranges,
+        "manifest_bytes": path.stat().st_size,
+    }
     if output is OutputFormat.TABLE:
         where = (
             "no log"
@@ -252,21 +246,6 @@ def _make(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _made(path: Path, description: Description) -> dict[str, Any]:
-    return {
-        "type": "manifest",
-        "file": str(path),
-        "store": description.label,
-        "detail": (Detail.MESSAGES if description.has_rows else Detail.BLOCKS).value,
-        "identity": (Identity.CONTENT if description.terms.by_content else Identity.UNIQUE_KEY).value,
-        "min_offset": description.totals.begin,
-        "max_offset": description.totals.end,
-        "messages": description.totals.messages,
-        "bad_ranges": description.totals.bad_ranges,
-        "manifest_bytes": path.stat().st_size,
-    }
-
-
 def _write(comparison_json: dict[str, Any], output: OutputFormat, messages: Messages) -> None:
     if output is OutputFormat.TABLE:
         terminal = screen()
@@ -278,84 +257,15 @@ def _write(comparison_json: dict[str, Any], output: OutputFormat, messages: Mess
         sys.stdout.write(json_text(comparison_json, indent=2) + "\n")
     else:
         writer = row_writer(output.value, sys.stdout, FIELDS)
-        for row in _rows(comparison_json):
+        for row in comparison_json["differences"]:
             writer.write(row)
+        for queue in comparison_json["queues"]:
+            writer.write({"type": "queue", **queue})
+        for entry in comparison_json["config"]:
+            writer.write({"type": "setting", **entry})
         if output is OutputFormat.JSONL:
             listed = ("differences", "queues", "config")
             writer.write(
                 {"type": "summary", **{name: value for name, value in comparison_json.items() if name not in listed}}
             )
         writer.close()
-
-
-def _rows(comparison_json: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from comparison_json["differences"]
-    yield from ({"type": "queue", **queue} for queue in comparison_json["queues"])
-    yield from ({"type": "setting", **entry} for entry in comparison_json["config"])
-
-
-# What a comparison comes to: the verdict on it, what was not compared, and the next step.
-
-
-@dataclass(frozen=True)
-class ComparedSide:
-    """A side that is a store, and what makes further commands about it."""
-
-    opened: OpenedStore
-    line: CommandLine
-
-
-def judgement(comparison: Comparison, differences: str, sides: Sequence[ComparedSide | None]) -> dict[str, Any]:
-    """What the JSON of a comparison ends with.
-
-    Args:
-        differences: what differs, as a sentence; empty where nothing does.
-        sides: the stores; None for a manifest.
-    """
-    stores = [side for side in sides if side is not None]
-    missing = (missing_log(side.opened.store) for side in stores)
-    readers = (reader_command(side.opened.store, side.line("verify")) for side in stores if side.opened.store.problems)
-    assessment = Assessment(
-        log_missing=next((one for one in missing if one is not None), None),
-        unreadable=comparison.problems,
-        reader=next(readers, ""),
-        inconsistent=differences or None,
-        not_looked_at=tuple(_left_out(comparison)),
-    )
-    step = _step(comparison, assessment, sides)
-    return {**assessment.as_json(), "complete": not assessment.not_looked_at, **step.as_json()}
-
-
-def _left_out(comparison: Comparison) -> Iterator[UnreadFiles]:
-    for text in comparison.not_compared:
-        yield UnreadFiles("", "not compared", text)
-    yield from comparison.unequal_files
-    for text in comparison.problems:
-        yield UnreadFiles("", "not readable", text)
-    if comparison.unresolved_blocks:
-        text = (
-            f"which messages differ in blocks: {comparison.unresolved_blocks}; the manifest has no digests of messages"
-        )
-        yield UnreadFiles("commitlog", "not compared", text)
-
-
-def _step(comparison: Comparison, assessment: Assessment, sides: Sequence[ComparedSide | None]) -> NextStep:
-    if (step := blocked_step(assessment)) is not None:
-        return step
-    if assessment.verdict is StoreVerdict.OK:
-        return NextStep(None, "nothing to do")
-    if assessment.verdict is StoreVerdict.NOT_FULLY_CHECKED:
-        return NextStep(None, "what was left out may differ; rmqtool verify checks each store by itself", True)
-    pairs: list[tuple[Side, ComparedSide]] = [
-        (result, side) for result, side in zip((comparison.a, comparison.b), sides, strict=True) if side is not None
-    ]
-    for result, side in pairs:
-        if result.tail is not None and side.line.is_local:
-            return cut_step(side.line, f"recover --cut-at {result.tail.begin}")
-    for result, side in pairs:
-        if result.totals.bad_ranges:
-            return NextStep(side.line("verify"), "the commit log of this store is damaged; this lists what is wrong:")
-    shorter = {Relation.A_IS_PREFIX: "A", Relation.B_IS_PREFIX: "B"}.get(comparison.relation)
-    if shorter is not None:
-        return NextStep(None, f"{shorter} ends earlier; a person must decide whether that store is complete", True)
-    return NextStep(None, "a person must decide which store is right, A or B", True)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import ends_unread
-from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import fields as fields_of_dump
 from rmqtool.commands.options.completion import topics

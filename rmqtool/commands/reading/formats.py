@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -51,12 +50,23 @@ def formats(
     Example: rmqtool formats message-v1
     """
     if json_schema is not None:
-        sys.stdout.write(_schema(json_schema, name))
+        if name is not None:
+            raise UsageError("--json-schema prints the schema of a command's output; do not combine it with NAME")
+        text = schema_text(json_schema)
+        if text is None:
+            raise UsageError(f"--json-schema: {unknown_name('schema for', json_schema, SCHEMAS)}")
+        sys.stdout.write(text)
         return
-    declared = _named(name) if name is not None else None
+    declared: AnyFormat | None = None
+    if name is not None:
+        declared = BY_NAME.get(name) or TEXTS_BY_NAME.get(name)
+        if declared is None:
+            raise UsageError(unknown_name("format", name, (*BY_NAME, *TEXTS_BY_NAME)))
     if output is OutputFormat.TABLE:
-        for line in _lines(declared):
-            sys.stdout.write(line + "\n")
+        terminal = screen()
+        wide = max(terminal.width, 40)
+        lines = list_lines(terminal.table_width) if declared is None else layout_lines(declared, wide)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
         return
     if declared is not None and output is OutputFormat.JSON:
         sys.stdout.write(json_text(layout_object(declared), indent=2) + "\n")
@@ -66,24 +76,3 @@ def formats(
     for row in rows:
         writer.write(row)
     writer.close()
-
-
-def _lines(declared: AnyFormat | None) -> Iterator[str]:
-    terminal = screen()
-    return list_lines(terminal.table_width) if declared is None else layout_lines(declared, max(terminal.width, 40))
-
-
-def _schema(command: str, name: str | None) -> str:
-    if name is not None:
-        raise UsageError("--json-schema prints the schema of a command's output; do not combine it with NAME")
-    text = schema_text(command)
-    if text is None:
-        raise UsageError(f"--json-schema: {unknown_name('schema for', command, SCHEMAS)}")
-    return text
-
-
-def _named(name: str) -> AnyFormat:
-    named_format = BY_NAME.get(name) or TEXTS_BY_NAME.get(name)
-    if named_format is None:
-        raise UsageError(unknown_name("format", name, (*BY_NAME, *TEXTS_BY_NAME)))
-    return named_format

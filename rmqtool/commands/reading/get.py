@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.presence import missing_log
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.decode import body_choice, tell_failures
@@ -25,12 +26,12 @@ from rmqtool.commands.options.store import (
     command_line,
     foreign_owner,
     open_store,
+    tell_opened,
     timestamp_ms,
 )
 from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.options.topic_names import absent_topics, known_topics
-from rmqtool.commands.reading.get_explained import explanation
-from rmqtool.commands.reading.get_question import Question
+from rmqtool.commands.reading.get_explained import Question, explanation
 from rmqtool.commands.screen import screen
 from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.reader import DEFAULT_COUNT, QueryResult, Reader, open_reader
@@ -46,7 +47,6 @@ from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.sides.kinds import HOLDS_MESSAGES, unread_files
 from rmqtool.store.directory import Store
 from rmqtool.store.unproven_sizes import demand_log_file_size
-from rmqtool.verdict.presence import missing_log
 
 FOUND: Final = "FOUND"
 NOT_FOUND: Final = "QUERY_NOT_FOUND"
@@ -109,23 +109,23 @@ def get(
     Example: rmqtool get /home/rocketmq/store --topic orders --queue-id 0 --queue-offset 17
     """
     question = Question(
-        topic,
-        queue_id,
-        queue_offset,
-        count,
-        tag,
-        message_id,
-        key,
-        timestamp_ms(from_time, "--from-time"),
-        timestamp_ms(to_time, "--to-time"),
-        timestamp_ms(time, "--time"),
-        boundary,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        count=count,
+        tag=tag,
+        message_id=message_id,
+        key=key,
+        from_ms=timestamp_ms(from_time, "--from-time"),
+        to_ms=timestamp_ms(to_time, "--to-time"),
+        at_ms=timestamp_ms(time, "--time"),
+        boundary=boundary,
     )
     check_question(question)
     choice = body_choice(body, body_limit, raw, decode)
     messages = messages_of(context)
     opened = open_store(store, store_options)
-    opened.tell(messages)
+    tell_opened(opened, messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     demand_log_file_size(opened.store, "--broker-conf FILE")
@@ -135,9 +135,11 @@ def get(
     _tell_gaps(opened.store, answer, messages)
     tell_failures(choice, messages)
     _write(answer, output, choice)
-    code = _exit_code(opened.store, answer)
-    if code:
-        raise typer.Exit(code)
+    if answer["status"] != FOUND:  # which is claimed only where all was looked at that could hold it
+        is_all_read = not (opened.store.unread_places or answer["not_looked_at"])
+        raise typer.Exit(ExitCode.NOT_FOUND if is_all_read else ExitCode.FAILED)
+    if any(row.get("finding") is not None for row in answer["messages"]):
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def check_question(question: Question) -> None:
@@ -206,7 +208,11 @@ def _by_pull(
     question: Question, topic: str, queue_id: int, reader: Reader, body: BodyChoice, messages: Messages
 ) -> dict[str, Any]:
     if (topic, queue_id) not in reader.queues() and reader.store.are_queues_known:
-        messages.warn(f"there is no queue {topic}/{queue_id} in the store{_nearest(topic, reader)}")
+        queue_ids = ", ".join(str(queue_id) for name, queue_id in reader.queues() if name == topic)
+        hint = (
+            f"; the topic has {queue_ids}" if topic in reader.topics() else nearest(topic, known_topics(reader.store))
+        )
+        messages.warn(f"there is no queue {topic}/{queue_id} in the store{hint}")
     by_time: dict[str, Any] = {}
     start = question.queue_offset
     if start is None:
@@ -281,14 +287,6 @@ def _row(message: StoredMessage, body: BodyChoice) -> dict[str, Any]:
     return bad_row(message.physical_offset, message.size, finding)
 
 
-def _nearest(topic: str, reader: Reader) -> str:
-    """The queues of the topic, or the topic that was probably meant."""
-    if topic in reader.topics():
-        queue_ids = ", ".join(str(queue_id) for name, queue_id in reader.queues() if name == topic)
-        return f"; the topic has {queue_ids}"
-    return nearest(topic, known_topics(reader.store))
-
-
 def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None:
     """What could hold the message and was not looked at."""
     answer["not_looked_at"] = []
@@ -302,14 +300,6 @@ def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None
     for files in unread:
         messages.warn(f"{files.path}: not checked, {files.reason}")
     answer["not_looked_at"] = [files.as_json() for files in unread]
-
-
-def _exit_code(store: Store, answer: dict[str, Any]) -> ExitCode:
-    """That a message is not there is claimed only where all was looked at that could hold it."""
-    if answer["status"] != FOUND:
-        return ExitCode.FAILED if store.unread_places or answer["not_looked_at"] else ExitCode.NOT_FOUND
-    is_damaged = any(row.get("finding") is not None for row in answer["messages"])
-    return ExitCode.FINDINGS if is_damaged else ExitCode.OK
 
 
 def _write(answer: dict[str, Any], output: OutputFormat, choice: BodyChoice) -> None:

@@ -1,13 +1,16 @@
-"""What `get` says beside the broker's answer: where it comes from, and where log, queue and index disagree."""
+"""What a person asks of `get`, and where log, queue and index disagree about the broker's answer."""
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from rmqtool.answer.opened_store import CommandLine
 from rmqtool.commands.messages import Messages
+from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.message_places import SEARCHED_MAX, MessagePlaces, log_bytes, places_of, search_log
 from rmqtool.engine.reading.reader import DEFAULT_COUNT, Reader
 from rmqtool.engine.reading.stored_message import StoredMessage
@@ -17,13 +20,26 @@ from rmqtool.report.text import size_text
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config
-from rmqtool.verdict.command_line import CommandLine
-
-if TYPE_CHECKING:
-    from rmqtool.commands.reading.get_question import Question
 
 _BY_TAG: Final = frozenset({"NO_MATCHED_MESSAGE"})
 """Statuses of an answer for which the messages that are there have other tags."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a person looks for; times in ms."""
+
+    topic: str | None
+    queue_id: int | None
+    queue_offset: int | None
+    count: int | None
+    tag: str | None
+    message_id: str | None
+    key: str | None
+    from_ms: int | None
+    to_ms: int | None
+    at_ms: int | None
+    boundary: Boundary
 
 
 def explanation(
@@ -58,7 +74,11 @@ def explanation(
     )
     found_in_log = [place for place in places if place is not None]
     disagreements = [_disagreement(place, reader, line) for place in found_in_log if not place.agree]
-    disagreements += [_misled(question, row, line) for row in answer["messages"] if _is_misled(question, row)]
+    for row in answer["messages"]:
+        if question.queue_id is None or row["type"] != "message" or MULTI_DISPATCH in row["properties"]:
+            continue
+        if (row["topic"], row["queue_id"]) != (question.topic, question.queue_id):
+            disagreements.append(_misled(question, row, line))
     return {"log_searched": searched, "disagreements": disagreements}
 
 
@@ -75,14 +95,8 @@ def _filters(question: Question, answer: dict[str, Any]) -> Iterator[RowFilter]:
         yield RowFilter(topics, frozenset({question.queue_id}), strict=True, stale=False)
 
 
-def _is_misled(question: Question, row: dict[str, Any]) -> bool:
-    """Whether a pull from a queue got a message of another one, which does not name that queue as a further one."""
-    if question.queue_id is None or row["type"] != "message" or MULTI_DISPATCH in row["properties"]:
-        return False
-    return (row["topic"], row["queue_id"]) != (question.topic, question.queue_id)
-
-
 def _misled(question: Question, row: dict[str, Any], line: CommandLine) -> dict[str, Any]:
+    """A row: a pull from a queue got a message of another one, which does not name that queue as a further one."""
     own = f"{row['topic']}/{row['queue_id']} at queue offset {row['queue_offset']}"
     text = (
         f"queue {question.topic}/{question.queue_id} leads to the message at {row['physical_offset']} in the log, "

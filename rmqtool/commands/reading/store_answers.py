@@ -12,11 +12,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqtool.commands.exit_codes import ExitCode
-from rmqtool.commands.reading.verify_judgement import exit_code_of, judged, repair_command
-from rmqtool.engine.reading.named_sizes import UnreadSizes
+from rmqtool.answer.assessment import StoreVerdict
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.opened_store import CommandLine, OpenedStore
+from rmqtool.answer.tally import FindingTally
+from rmqtool.answer.verify_answer import answer_of_verify
+from rmqtool.commands.command_list import command_of_repair
 from rmqtool.engine.reading.version_evidence import infer_version
-from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.findings.finding import Finding
@@ -27,14 +29,10 @@ from rmqtool.pipeline.tables.options import UNREADABLE, UnreadStore
 from rmqtool.report.json_schemas import JsonRow
 from rmqtool.report.screens.verify_screen import MORE, PER_FILE_MAX
 from rmqtool.store.location import StoreLocation, is_url
-from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.tally import FindingTally
-from rmqtool.verdict.verdict import StoreVerdict
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
 
 if TYPE_CHECKING:
-    from rmqtool.store.directory import Store
     from rmqtool.verify.survey.result import SplitResult
 
 SUMMARY = "summary"
@@ -42,18 +40,6 @@ NOT_A_STORE = "not-a-store"
 """The verdict on a path at which no store is."""
 PROBLEMS_MAX = 20
 """Files that could not be looked at, by name; the headline counts them all."""
-
-
-@dataclass(frozen=True)
-class CheckedStore:
-    """A store, and the broker whose rules apply to it."""
-
-    store: Store
-    rules: BrokerRules
-    is_version_known: bool
-    possible_versions: tuple[str, ...]
-    unread_sizes: UnreadSizes | None = None
-    """None, for a file of settings is of one broker, and these are stores of many."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +74,22 @@ class StoreAnswers:
             findings.append(finding)
 
         try:
-            checked = _with_rules(check)
-            summary = check_store(check, checked.rules, self.verify_options, results, add)
+            if check.rules is not None:
+                opened = OpenedStore(check.store, check.rules)
+            else:
+                releases = infer_version(check.store)
+                rules = rules_for(NEWEST if releases is None else releases.rules)
+                fitting = EXAMINED if releases is None else releases.examined
+                opened = OpenedStore(check.store, rules, is_version_known=releases is not None, fitting=fitting)
+            summary = check_store(check, opened.rules, self.verify_options, results, add)
             line = CommandLine(shlex.quote(label), self.options, place.path is not None)
-            assessment, step = judged(checked, line, tally, summary)
+            answer = answer_of_verify(opened, line, tally, summary)
         except UnreadableError as error:
             return self.of_unread(UnreadStore(label, "", UNREADABLE, str(error)))
-        counts = {**summary.as_json(), **_counts(summary), **assessment.as_json(), **step.as_json()}
+        counts = {**summary.as_json(), **_counts(summary), **answer.as_json()}
         counts["problems"] = list(map(str, check.store.problems[:PROBLEMS_MAX]))
-        code = exit_code_of(checked, assessment, summary)
-        head = _head(label, assessment.verdict.value, assessment.headline, code, counts)
+        assessment = answer.assessment
+        head = _head(label, assessment.verdict.value, assessment.headline, answer.exit_code, counts)
         return [head, *self._rows(findings, place)]
 
     def _rows(self, findings: list[Finding], place: StoreLocation) -> Iterator[JsonRow]:
@@ -107,7 +99,7 @@ class StoreAnswers:
             for number, finding in enumerate(of_file):
                 if self.all_rows or number < PER_FILE_MAX:
                     row = {"type": "finding", "store": str(place), **finding.as_json()}
-                    row["repair"] = repair_command(finding.repair, place)
+                    row["repair"] = command_of_repair(finding.repair, place)
                     yield row
                 else:
                     left_out += 1
@@ -127,15 +119,6 @@ def by_store(rows: Iterator[JsonRow]) -> Iterator[tuple[JsonRow, Iterator[JsonRo
     for _, of_store in groupby(rows, key=number_of):
         head = next(of_store)
         yield head, of_store  # noqa: B031 - the rest
-
-
-def _with_rules(check: StoreCheck) -> CheckedStore:
-    if check.rules is not None:
-        return CheckedStore(check.store, check.rules, True, (check.rules.version,))
-    releases = infer_version(check.store)
-    rules = rules_for(NEWEST if releases is None else releases.rules)
-    possible = EXAMINED if releases is None else releases.examined if check.store.commitlog else ()
-    return CheckedStore(check.store, rules, releases is not None, possible)
 
 
 def _counts(summary: Summary) -> JsonRow:

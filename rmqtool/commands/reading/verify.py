@@ -10,8 +10,11 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.tally import FindingTally
+from rmqtool.answer.verify_answer import answer_of_verify
 from rmqtool.commands.closed_pipe import ends_unread
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.command_list import command_of_repair
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
 from rmqtool.commands.options.memory import thread_count
@@ -21,16 +24,15 @@ from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.spark_tables import ReadStores, name_several
 from rmqtool.commands.options.store import (
     FormatOption,
-    OpenedStore,
     StoreOptions,
     command_line,
     lock_of,
     open_store,
     refuse_inside_store,
+    tell_opened,
 )
 from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.reading.verify_fleet import FleetRequest, verify_fleet
-from rmqtool.commands.reading.verify_judgement import exit_code_of, judged, repair_command
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError, WriteError
 from rmqtool.findings.finding import Finding
@@ -40,12 +42,9 @@ from rmqtool.report.progress import Progress
 from rmqtool.report.sarif import sarif_text
 from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
-from rmqtool.scan.runner import Runner
 from rmqtool.store.location import StoreLocation, store_location
 from rmqtool.store.source import reason
-from rmqtool.verdict.tally import FindingTally
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import Depth, VerifyOptions
 
 FIELDS: Final = (
@@ -108,7 +107,12 @@ def verify(
         request = FleetRequest(stores, store_options, options, output, master, conf, of_one)
         raise typer.Exit(verify_fleet(request, messages))
     store = store_of_bundle(store_location(stores[0]), context)
-    number, count = _slice(part)
+    number, count = 1, 1
+    if part is not None:
+        text, _, of = part.partition("/")
+        if not (text.isdecimal() and of.isdecimal() and 1 <= int(text) <= int(of)):
+            raise UsageError(f"--slice: {part!r} is not N/T with N from 1 to T, like 2/7")
+        number, count = int(text), int(of)
     if state is not None:
         refuse_dash("--state", state)
     is_plain = store_options.are_empty and (depth, state, part, sample) == (Depth.FULL, None, None, 1.0)
@@ -121,7 +125,7 @@ def verify(
         repeat.report(recorded.verify.summary(), recorded.files, junit, sarif)
         raise typer.Exit(recorded.verify.exit_code)
     opened = open_store(store, store_options)
-    opened.tell(messages)
+    tell_opened(opened, messages)
     options = VerifyOptions(
         depth=depth,
         threads=thread_count(threads),
@@ -136,10 +140,14 @@ def verify(
     line = command_line(store, store_options)
     run = _Output(store, output, messages, keeps_rows=junit is not None or sarif is not None)
     with runner(master, conf, messages) as split_runner:
-        summary = _run(opened, run, options, split_runner)
-    assessment, step = judged(opened, line, run.tally, summary)
+        if state is not None:
+            messages.interrupted += f"; {state} has what was checked: run the same command again to continue"
+        with messages.progress("verify") as progress, ends_unread(ExitCode.UNREAD):
+            run.progress = progress
+            summary = verify_store(opened.store, opened.rules, options, run.add, progress.show, split_runner)
+    answer = answer_of_verify(opened, line, run.tally, summary)
     files = [entry.path for entries in opened.store.files.values() for entry in entries]
-    summary_json = {**summary.as_json(), **assessment.as_json(), **step.as_json()}
+    summary_json = {**summary.as_json(), **answer.as_json()}
     if is_plain:
         demand_as_recorded(store, summary_json)
     run.report(summary_json, files, junit, sarif)
@@ -149,16 +157,7 @@ def verify(
         messages.warn(f"{unread.path}: not checked, {unread.reason}")
     for place in opened.store.problems:
         messages.error(str(place))
-    raise typer.Exit(exit_code_of(opened, assessment, summary))
-
-
-def _run(opened: OpenedStore, output: _Output, options: VerifyOptions, split_runner: Runner | None) -> Summary:
-    messages = output.messages
-    if options.state_file is not None:
-        messages.interrupted += f"; {options.state_file} has what was checked: run the same command again to continue"
-    with messages.progress("verify") as progress, ends_unread(ExitCode.UNREAD):
-        output.progress = progress
-        return verify_store(opened.store, opened.rules, options, output.add, progress.show, split_runner)
+    raise typer.Exit(answer.exit_code)
 
 
 def _demand_reports(
@@ -196,11 +195,16 @@ class _Output:
         Args:
             files: of the store.
         """
-        rows = sorted(self._rows, key=_place)
+        rows = sorted(
+            self._rows,
+            key=lambda row: (row["file"], -1 if row["file_position"] is None else row["file_position"]),
+        )
         if self._output is OutputFormat.JSONL:
             sys.stdout.write(json_text({"type": "summary", **summary_json}) + "\n")
         elif self._output is OutputFormat.JSON:
-            text = json_text({"findings": rows, "summary": summary_json}, indent=2, unicode=_carries_unicode())
+            # Where standard output does not carry every character, JSON has to escape what is not ASCII.
+            unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+            text = json_text({"findings": rows, "summary": summary_json}, indent=2, unicode=unicode)
             sys.stdout.write(text + "\n")
         elif self._output is OutputFormat.TABLE:
             lines = findings_lines(
@@ -224,7 +228,7 @@ class _Output:
         """Take a finding."""
         self.tally.add(finding, BY_ID[finding.id].remedy)
         row = {"type": "finding", **finding.as_json()}
-        row["repair"] = repair_command(finding.repair, self._place)
+        row["repair"] = command_of_repair(finding.repair, self._place)
         if self._writer is not None:
             if self.progress is not None and sys.stdout.isatty():
                 self.progress.hide()
@@ -232,24 +236,6 @@ class _Output:
             sys.stdout.flush()
         if self._keeps_rows:
             self._rows.append(row)
-
-
-def _slice(text: str | None) -> tuple[int, int]:
-    if text is None:
-        return 1, 1
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise UsageError(f"--slice: {text!r} is not N/T with N from 1 to T, like 2/7")
-    return int(number), int(count)
-
-
-def _place(row: dict[str, Any]) -> tuple[str, int]:
-    return row["file"], -1 if row["file_position"] is None else row["file_position"]
-
-
-def _carries_unicode() -> bool:
-    """Whether standard output carries every character; else JSON has to escape what is not ASCII."""
-    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
 def _write(path: Path, text: str) -> None:

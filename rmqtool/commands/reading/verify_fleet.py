@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import ends_unread
-from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.spark import spark
 from rmqtool.commands.options.store import StoreOptions, command_line
@@ -78,7 +78,12 @@ def verify_fleet(request: FleetRequest, messages: Messages) -> ExitCode:
     all_rows = request.output is not OutputFormat.TABLE or messages.verbose or terminal.shows_all
     options = command_line(StoreLocation(None, ""), request.store_options).options
     maker = StoreAnswers(request.verify_options, options, all_rows)
-    writer = _writer(request.output, terminal)
+    writer: _AnswerWriter
+    if request.output is OutputFormat.TABLE:
+        writer = _Screens(sys.stdout, terminal)
+    else:
+        is_json = request.output is OutputFormat.JSON
+        writer = _Json(sys.stdout) if is_json else _Lines(sys.stdout, request.output)
     with _answers(request, maker, messages) as rows, ends_unread(ExitCode.UNREAD):
         for head, findings in by_store(rows):
             writer.add(head, findings)
@@ -241,9 +246,3 @@ class _Screens(_AnswerWriter):
         writer.close()
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in fleet["verdicts"].items())
         self._stream.write(f"\n{fleet['stores']} {'store' if fleet['stores'] == 1 else 'stores'}: {verdicts}\n")
-
-
-def _writer(form: OutputFormat, here: Screen) -> _AnswerWriter:
-    if form is OutputFormat.TABLE:
-        return _Screens(sys.stdout, here)
-    return _Json(sys.stdout) if form is OutputFormat.JSON else _Lines(sys.stdout, form)

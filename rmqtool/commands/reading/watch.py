@@ -11,14 +11,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import reader_needed
-from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.help_groups import OUTPUT
-from rmqtool.commands.options.option_values import duration_s
+from rmqtool.commands.options.option_values import byte_count, duration_s
 from rmqtool.commands.options.output_files import demand_own_files
-from rmqtool.commands.options.sizes import byte_count
-from rmqtool.commands.options.store import StoreOptions, StorePath, command_line, open_store, refuse_inside_store
+from rmqtool.commands.options.store import (
+    StoreOptions,
+    StorePath,
+    command_line,
+    open_store,
+    refuse_inside_store,
+    tell_opened,
+)
 from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
@@ -123,7 +129,7 @@ def watch(
             refuse_inside_store(path, what, StoreLocation(store), directories)
     known = WatchState() if state is None else load_state(state, store)
     demand_own_files({"--state": (state, OwnFile.WATCH_STATE), "--textfile": (textfile, OwnFile.METRICS)})
-    opened.tell(messages_of(context))
+    tell_opened(opened, messages_of(context))
     options = WatchOptions(
         store,
         lambda: survey_store(

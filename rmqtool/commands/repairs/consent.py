@@ -1,83 +1,81 @@
-"""What a person is asked before a repair: file sizes that the store does not show, and consent to losses."""
+"""What a repair must not do without a person's consent: the plan is shown, its losses are named, and asked about."""
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Callable, Sequence
-from itertools import count
-from pathlib import Path
-from typing import Final, TypeVar
+from contextlib import nullcontext
 
 import typer
 
-from rmqtool.commands.messages import Messages
-from rmqtool.errors import RefusedError, UnknownSizeError
-from rmqtool.findings.finding import Finding
-from rmqtool.repair.machine.plan import Plan
-from rmqtool.store.directory import Store, survey, with_settings
-from rmqtool.verdict.next_step import NextStep
-
-Planned = TypeVar("Planned")
-_QUESTIONS: Final = {
-    "timer_log_file_size": "Bytes of a timer log file (mappedFileSizeTimerLog)",
-    "compaction_log_file_size": "Bytes of a log file of compacted topics (compactionMappedFileSize)",
-    "commitlog_file_size": "Bytes of a commit log file (mappedFileSizeCommitLog)",
-    "consumequeue_file_size": "Bytes of a consume queue file (mappedFileSizeConsumeQueue)",
-    "batch_file_size": "Bytes of a batch consume queue file (mapperFileSizeBatchConsumeQueue)",
-    "index_slot_count": "Hash slots of an index file (maxHashSlotNum)",
-    "index_entry_count": "Entries of an index file (maxIndexNum)",
-}
+from rmqtool.answer.assessment import NAMED_MAX
+from rmqtool.answer.presence import missing_log
+from rmqtool.commands.closed_pipe import reader_needed
+from rmqtool.commands.repairs.repair_plan import PlannedRun
+from rmqtool.engine.reading.log_presence import is_log_missing
+from rmqtool.errors import RefusedError
+from rmqtool.repair.machine.plan import Plan, demand_same, read_saved
+from rmqtool.report.writers import OutputFormat
 
 
-def plan_with_sizes(
-    store: Store, planner: Callable[[Store, Path], Planned], staging: Path, messages: Messages, *, may_ask: bool
-) -> tuple[Store, Planned]:
-    """The store with the sizes that a person gave, and the plan for it.
-
-    Args:
-        planner: makes the plan, with what it builds in the given directory.
-        staging: an empty directory.
-        may_ask: whether there is a person who can answer.
+def demand_agreement(planned: PlannedRun) -> None:
+    """Show the plan and ask; a program is shown one that is refused.
 
     Raises:
-        UnknownSizeError: nobody can be asked for a size.
+        RefusedError: consent is missing, or a saved plan is another one.
     """
-    for number in count():
-        directory = staging / f"plan-{number}"
-        directory.mkdir()
+    request, plan, answer = planned.run.request, planned.plan, planned.answer()
+    if request.output is OutputFormat.TABLE:
         try:
-            return store, planner(store, directory)
-        except UnknownSizeError as error:
-            if not may_ask:
-                raise
-            messages.warn(str(error))
-            with messages.asking():
-                answer = typer.prompt(_QUESTIONS[error.setting], default=error.default, type=int, err=True)
-            if answer > 0:
-                store = survey(store.view, with_settings(store.settings, **{error.setting: answer}))
-    raise AssertionError  # each answer settles one size, and there are few
+            with nullcontext() if request.is_agreed else reader_needed():  # where a person is asked, one must see it
+                planned.show(answer)
+        except BrokenPipeError as error:
+            raise RefusedError(f"{request.store}: the plan could not be shown; nothing was changed") from error
+    try:
+        if request.apply is not None:
+            demand_same(plan, read_saved(request.apply))
+        _demand_floor(planned)
+        if request.copy is None and not request.accept_loss:
+            _demand_whole_log(planned)
+        demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
+    except RefusedError as error:
+        if request.output is not OutputFormat.TABLE:
+            planned.show(answer, applied=False, refused=str(error))
+        raise
 
 
-def stray_file_step(damage: Sequence[Finding], store: str) -> NextStep | None:
-    """What a person must decide about a log file under a wrong name; None where there is none."""
-    stray = next((finding for finding in damage if finding.id == "commitlog.stray-file"), None)
-    if stray is None:
-        return None
-    command = None
-    reason = f"{stray.file} is not part of the commit log under this name. "
-    if stray.expected is not None:
-        is_missing = not Path(store, stray.expected).exists()  # else an empty file has the right name
-        reason += f"Its records belong to {stray.expected}, which is "
-        reason += "missing: rename it" if is_missing else "empty: replace that file with it"
-        keep = ["-n"] if is_missing else []
-        command = shlex.join(["mv", *keep, f"{store}/{stray.file}", f"{store}/{stray.expected}"])
-    else:
-        reason += (
-            "The commit log has no free offset for it: move it out of the store, and keep it until messages are served"
+def _demand_floor(planned: PlannedRun) -> None:
+    """Refuse a plan that leaves the broker worse off, or brings back what somebody deleted.
+
+    A person may have chosen the change and agree to the first, and may have asked for the second.
+    """
+    plan, repair = planned.plan, planned.repair
+    if not (repair.is_chosen and planned.run.request.accept_loss):
+        try:
+            plan.demand_harmless()
+        except RefusedError as error:
+            if repair.is_chosen:
+                raise RefusedError(f"{error}; pass --accept-loss to apply it all the same") from error
+            raise
+    if repair.restored is None or plan.floor is None:
+        return
+    if topics := [topic for topic in plan.floor.restored_topics if topic not in repair.restored]:
+        raise RefusedError(
+            f"the plan brings back topics that were deleted: {', '.join(topics[:NAMED_MAX])}; pass --restore-deleted "
+            "to agree, or rebuild one of them with rebuild --topic"
         )
-    reason += f". Then run rmqtool recover {shlex.quote(store)} again"
-    return NextStep(command, reason, needs_decision=True)
+
+
+def _demand_whole_log(planned: PlannedRun) -> None:
+    """Refuse a store of which a directory of the commit log is empty: that of a disk which is not mounted.
+
+    A repair would take what is left for the whole log and remove `abort`, and the messages that the disk has would not
+    be dispatched when it is back.
+    """
+    store = planned.run.opened.store
+    is_asked_for = is_log_missing(store) and planned.plan.loss.without_log > 0  # without any file of it
+    if not is_asked_for and (missing := missing_log(store)) is not None:
+        command = planned.plan.command
+        raise RefusedError(f"{missing.text}; pass --accept-loss to {command} the store without those files")
 
 
 def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:

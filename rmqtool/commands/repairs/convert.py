@@ -16,7 +16,7 @@ from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
 
-@repair_command
+@repair_command(infers_queue_kind=True)
 def convert(
     repair: RepairRun,
     queues: Annotated[

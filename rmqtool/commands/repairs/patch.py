@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -15,9 +14,8 @@ from rmqtool.dump.target import place_in_store
 from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.patch import PatchRequest, RangeCopy, plan_patch
+from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
-
-_ABORT_STAYS: Final = "a patch changes only what was named"
 
 
 def _placed(file: Path) -> tuple[Path, str]:
@@ -32,11 +30,7 @@ def _placed(file: Path) -> tuple[Path, str]:
     return placed
 
 
-def _store_of(file: Path) -> Path:
-    return _placed(file)[0]
-
-
-@partial(repair_command, store_of=_store_of)
+@repair_command(store_of=lambda file: _placed(file)[0])
 def patch(
     _repair: RepairRun,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the store, such as STORE/commitlog/000...0.")],
@@ -80,15 +74,15 @@ def patch(
         copy = RangeCopy(source, position if source_position is None else source_position, length)
     fields = tuple(pairs(values or (), "--set", "FIELD=VALUE"))
     request = PatchRequest(_placed(file)[1], position, fields, fix_crc, copy)
-    return partial(_plan, request)
 
+    def plan(store: Store, _staging: Path, _on_progress: OnProgress) -> PlannedRepair:
+        planned = plan_patch(store, request)
+        return PlannedRepair(
+            planned.steps,
+            loss=planned.loss,
+            abort_stays="a patch changes only what was named" if store.has_abort else None,
+            details=planned.as_json(request),
+            is_chosen=True,
+        )
 
-def _plan(request: PatchRequest, store: Store, *_: object) -> PlannedRepair:
-    planned = plan_patch(store, request)
-    return PlannedRepair(
-        planned.steps,
-        loss=planned.loss,
-        abort_stays=_ABORT_STAYS if store.has_abort else None,
-        details=planned.as_json(request),
-        is_chosen=True,
-    )
+    return plan

@@ -1,6 +1,6 @@
 """The frame of every command that repairs: the options they share, and the store opened as they say.
 
-A command adds options of its own and returns its planner; the plan is shown, agreed to and applied in `repair_plan`.
+A command adds options of its own and returns its planner; the plan is shown, agreed to and applied in `carry_out`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,10 @@ import typer
 
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.help_groups import REPAIR
-from rmqtool.commands.options.store import (
-    ObjectFormatOption,
-    StoreOptions,
-    StorePath,
-    command_line,
-)
+from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, StorePath, command_line
 from rmqtool.commands.options.store_parameters import with_store_options
-from rmqtool.commands.repairs.repair_plan import carry_out, opened_for_repair
-from rmqtool.commands.repairs.repair_request import RepairRequest
-from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.carry_out import carry_out, open_for_repair
+from rmqtool.commands.repairs.repair_run import Planner, RepairCommand, RepairRequest, RepairRun
 from rmqtool.commands.repairs.saved_plan import add_saved_options, options_to_save
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.scan.log_digest import LogDigest
@@ -38,14 +32,20 @@ _IN_FRONT: Final = ("context", "store")
 
 
 def repair_command(
-    function: Callable[..., Planner], store_of: Callable[[Path], Path] | None = None
-) -> Callable[..., None]:
+    function: Callable[..., Planner] | None = None,
+    *,
+    store_of: Callable[[Path], Path] | None = None,
+    infers_queue_kind: bool = False,
+) -> Callable[..., Any]:
     """Make a command, named like the function, of what is special about it.
 
     Args:
         function: takes the `RepairRun` and the command's own options, returns its planner. Its docstring is the help.
-        store_of: where a person names a file and not the store, the function's option `file`: the store of the file.
+        store_of, infers_queue_kind: see `RepairCommand`.
     """
+    if function is None:
+        return functools.partial(repair_command, store_of=store_of, infers_queue_kind=infers_queue_kind)
+    described = RepairCommand(name=function.__name__, store_of=store_of, infers_queue_kind=infers_queue_kind)
     shared = inspect.signature(_opened, eval_str=True).parameters
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     front = [shared[name] for name in _IN_FRONT if name != "store" or store_of is None]
@@ -56,11 +56,11 @@ def repair_command(
             options["store"] = store_of(options["file"])
         shared_options = {name: options.pop(name) for name in shared if name not in _OF_THE_FRAME}
         with ExitStack() as stack:
-            repair = _opened(function.__name__, stack, **shared_options)
-            if repair.request.apply is not None:
-                add_saved_options(own, options, repair.request.apply)
-            repair = replace(repair, flags=_flags(options), options=options_to_save(own, options))
-            carry_out(repair, function(repair, **options))
+            run = _opened(described, stack, **shared_options)
+            if run.request.apply is not None:
+                add_saved_options(own, options, run.request.apply)
+            run = replace(run, flags=_flags(options), options=options_to_save(own, options))
+            carry_out(run, function(run, **options))
 
     behind = [shared[name] for name in shared if name not in (*_OF_THE_FRAME, *_IN_FRONT)]
     command.__signature__ = inspect.Signature([*front, *own, *behind])  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def _flags(options: Mapping[str, Any]) -> str | None:
 
 @with_store_options()
 def _opened(
-    command: str,
+    command: RepairCommand,
     stack: ExitStack,
     context: typer.Context,
     store: StorePath,
@@ -132,7 +132,18 @@ def _opened(
 ) -> RepairRun:
     """What a person said with the shared options; their parameters are those of every repair command."""
     messages = messages_of(context)
-    request = RepairRequest(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, OutputFormat(form), copy)
-    opened, session = opened_for_repair(request, store_options, messages, stack)
+    request = RepairRequest(
+        command=command,
+        store=store,
+        dry_run=dry_run,
+        save=save,
+        apply=apply,
+        is_agreed=yes,
+        accept_loss=accept_loss,
+        undo_dir=undo_dir,
+        copy=copy,
+        output=OutputFormat(form),
+    )
+    opened, session = open_for_repair(request, store_options, messages, stack)
     line = command_line(store, store_options)
     return RepairRun(request, opened, messages, line, "", session, stack.enter_context(LogDigest()))

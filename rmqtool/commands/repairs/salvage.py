@@ -7,11 +7,11 @@ import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import refuse_dash
@@ -168,9 +168,10 @@ def _write(store: Store, version: str, place: Path, messages: Messages) -> int:
             messages.interrupted = f"the store was not changed, and the incomplete {place} was removed"
             try:
                 writer = JsonLinesWriter(file)
-                for row in filter(_is_message, single_rows(dump.rows())):
-                    writer.write(row)
-                    count += 1
+                for row in single_rows(dump.rows()):
+                    if row["type"] == "message" and row["prepared_transaction_offset"] != TOMBSTONE:
+                        writer.write(row)
+                        count += 1
                 file.flush()
             except BaseException:
                 place.unlink(missing_ok=True)
@@ -183,7 +184,3 @@ def _write(store: Store, version: str, place: Path, messages: Messages) -> int:
     except OSError as error:
         raise WriteError(f"{place}: {reason(error)}") from error
     return count
-
-
-def _is_message(row: dict[str, Any]) -> bool:
-    return bool(row["type"] == "message" and row["prepared_transaction_offset"] != TOMBSTONE)

@@ -14,7 +14,7 @@ from rmqtool.errors import RefusedError, UsageError
 from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.repair.machine.undo import UndoableRepair, discard_all, repairs, undo_latest
-from rmqtool.report.text import escaped
+from rmqtool.report.text import counted, escaped
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import relative_to_store, survey_store
 from rmqtool.store.log_owner import foreign_directory
@@ -66,7 +66,7 @@ def undo(
         return
     if throw_away:
         if undoable_repairs:
-            _demand_consent(is_agreed, f"Remove the kept files of {_repairs(len(undoable_repairs))} for good?")
+            _demand_consent(is_agreed, f"Remove the kept files of {counted(len(undoable_repairs), 'repair')} for good?")
         _show(discard_all(places), output, "No repair can be rolled back; nothing to remove.", "discarded")
         return
     if undoable_repairs and (foreign := foreign_directory(store, named)) is not None:
@@ -75,7 +75,8 @@ def undo(
         _demand_consent(is_agreed, f"Roll back {_named(undoable_repairs[0])}?")
     undone = undo_latest(places)
     _show([undone] if undone is not None else [], output, "No repair to roll back; nothing was changed.", "undone")
-    _tell_left(places, context)
+    if left := len(repairs(places)):
+        messages_of(context).note(f"{counted(left, 'repair')} left to roll back")
 
 
 def _demand_consent(is_agreed: bool, question: str) -> None:
@@ -107,15 +108,4 @@ def _show(shown_repairs: list[UndoableRepair], output: OutputFormat, nothing: st
 def _named(repair: UndoableRepair) -> str:
     if repair.began_ms is None:
         return f"repair {repair.number}, which was killed before it changed anything"
-    steps = "1 step" if repair.steps == 1 else f"{repair.steps} steps"
-    return f"repair {repair.number} ({repair.command}, {steps}, {time_text(repair.began_ms)})"
-
-
-def _repairs(count: int) -> str:
-    return "1 repair" if count == 1 else f"{count} repairs"
-
-
-def _tell_left(places: StorePaths, context: typer.Context) -> None:
-    left = len(repairs(places))
-    if left:
-        messages_of(context).note(f"{_repairs(left)} left to roll back")
+    return f"repair {repair.number} ({repair.command}, {counted(repair.steps, 'step')}, {time_text(repair.began_ms)})"

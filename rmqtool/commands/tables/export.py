@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -77,7 +76,8 @@ def export(
         options["profile"] = profile.value
     if columns is not None:
         options["columns"] = columns
-    request = _Request(options, to, form, _names(partition_by), master, conf, break_lease)
+    partitions = tuple(name.strip() for name in (partition_by or "").split(",") if name.strip())
+    request = _Request(options, to, form, partitions, master, conf, break_lease)
     if incremental:
         summary: dict[str, Any] = {"to": to, **_added(context, request, accepts_loss=accept_loss)}
     elif form in (Form.ICEBERG, Form.DELTA):
@@ -192,18 +192,10 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
     left = {label: count for label, count in growing.unflushed.items() if count}
     unflushed_bytes = sum(left.values())
     if left:
-        messages_of(context).warn(_unflushed_text(left))
+        others = len(left) - 1
+        where = next(iter(left)) + (f" and {counted(others, 'other store')}" if others else "")
+        messages_of(context).warn(
+            f"{where}: {counted(unflushed_bytes, 'byte')} at the end of the log were not exported, because a broker "
+            "may use the store and has not flushed them; the next run adds them"
+        )
     return {**added, "unflushed_bytes": unflushed_bytes}
-
-
-def _unflushed_text(left: Mapping[str, int]) -> str:
-    size, more = counted(sum(left.values()), "byte"), len(left) - 1
-    where = next(iter(left)) + (f" and {counted(more, 'other store')}" if more else "")
-    return (
-        f"{where}: {size} at the end of the log were not exported, because a broker may use the store and has not "
-        "flushed them; the next run adds them"
-    )
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import ends_unread
-from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.decode import body_choice, tell_failures
 from rmqtool.commands.options.spark import DEFAULT_MASTER, ConfOption, LargeMasterOption, spark
@@ -96,49 +96,37 @@ def search(
         raise typer.Exit(ExitCode.NOT_FOUND)
 
 
-# The rows of `search` with their bodies decoded; the columns that this needs are not shown.
-
-
 DECODED_FROM: Final = ("compression", "properties", "body")
-"""Columns of the table `messages`, beside those that are shown."""
-
-
-def with_decoded(row: dict[str, Any], choice: BodyChoice) -> dict[str, Any]:
-    """A row with the fields of a decoded body instead of what it was decoded from."""
-    shown = {name: value for name, value in row.items() if name not in DECODED_FROM}
-    return shown | body_fields(_FoundMessage(row), choice)
+"""Columns of the table `messages`, beside those that are shown, from which bodies are decoded."""
 
 
 @dataclass(frozen=True)
 class _FoundMessage:
     """A row as far as its body goes."""
 
-    row: Mapping[str, Any]
-
-    @property
-    def body_length(self) -> int:
-        return len(self.row["body"] or b"")
-
-    @property
-    def compression(self) -> str | None:
-        kind: str | None = self.row["compression"]
-        return kind
-
-    @property
-    def topic(self) -> str:
-        return str(self.row["topic"])
-
-    @property
-    def queue_id(self) -> int:
-        return int(self.row["queue_id"])
-
-    @property
-    def queue_offset(self) -> int:
-        return int(self.row["queue_offset"])
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        return dict(self.row["properties"] or {})
+    topic: str
+    queue_id: int
+    queue_offset: int
+    properties: Mapping[str, str]
+    compression: str | None
+    body_length: int
+    content: bytes
 
     def body(self, length_max: int) -> bytes:
-        return bytes((self.row["body"] or b"")[:length_max])
+        return self.content[:length_max]
+
+
+def with_decoded(row: dict[str, Any], choice: BodyChoice) -> dict[str, Any]:
+    """A row with the fields of a decoded body instead of what it was decoded from."""
+    content = bytes(row["body"] or b"")
+    message = _FoundMessage(
+        topic=str(row["topic"]),
+        queue_id=int(row["queue_id"]),
+        queue_offset=int(row["queue_offset"]),
+        properties=dict(row["properties"] or {}),
+        compression=row["compression"],
+        body_length=len(content),
+        content=content,
+    )
+    shown = {name: value for name, value in row.items() if name not in DECODED_FROM}
+    return shown | body_fields(message, choice)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.spark import DEFAULT_MASTER, ConfOption, LargeMasterOption, spark
 from rmqtool.commands.options.spark_tables import (

@@ -6,16 +6,16 @@ import gc
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.option_values import pairs
@@ -26,6 +26,7 @@ from rmqtool.commands.options.store import (
     StorePath,
     foreign_owner,
     open_store,
+    tell_opened,
 )
 from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.screen import screen
@@ -93,10 +94,6 @@ class _Place:
     slave: Slave
     asked: Message | MessageBatch | None
     """The message that options describe, which is to go into a queue that its topic has."""
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (*FIELDS, "response_code") if self.is_client else FIELDS
 
     def config(self) -> WriterConfig:
         try:
@@ -215,7 +212,9 @@ def append(
         )  # fmt: skip
         new_messages = request.as_sent(described)
     messages = messages_of(context)
-    first, new_messages = _peeked(new_messages)
+    rest = iter(new_messages)
+    first = next(rest, None)
+    new_messages = chain(() if first is None else (first,), rest)
     place = _Place(
         store, store_options, _conf(store_options, settings or []), request.asks_broker, after_crash,
         frozenset(batch_topics or ()), slave, None if source is not None or request.asks_broker else first,
@@ -226,15 +225,21 @@ def append(
         _create(place, first) if create else _open(place, messages) as writer,
     ):
         messages.interrupted = "the messages that were reported before are in the store"
-        writer.expect(_body_bytes(first, count) if source is None else _file_size(source) // 2)
+        if source is None:
+            writer.expect(len(first.body) * count if isinstance(first, Message) else 0)
+        else:
+            with suppress(OSError):
+                writer.expect(source.stat().st_size // 2)
         if crash_step is not None:
             writer.crash_after(crash_step)
         results = answers(request, writer, _groups(new_messages), store, place.look, place.conf)
         only_refused = messages.quiet and output is OutputFormat.TABLE
-        refused = _report(writer, results, output, place.fields, only_refused=only_refused)
+        fields = (*FIELDS, "response_code") if request.asks_broker else FIELDS
+        refused = _report(writer, results, output, fields, only_refused=only_refused)
         writer.close(crash=end is CloseMode.CRASH)
     if refused:
-        _end_refused(refused, messages)
+        messages.warn(f"messages refused: {refused}")
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 @contextmanager
@@ -247,33 +252,6 @@ def _left_as_after_a_crash(store: Path, messages: Messages) -> Iterator[None]:
             raise
         reported = f"; {messages.interrupted}, and others may be" if messages.interrupted else ""
         raise WriteError(f"{error}{reported}: rmqtool recover {shlex.quote(str(store))} completes it") from error
-
-
-def _end_refused(refused: int, messages: Messages) -> NoReturn:
-    messages.warn(f"messages refused: {refused}")
-    raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _body_bytes(first: Message | MessageBatch | None, count: int) -> int:
-    """Bytes of the bodies of so many messages that are like the first one."""
-    return len(first.body) * count if isinstance(first, Message) else 0
-
-
-def _file_size(path: Path) -> int:
-    """Bytes of a file; 0 where nothing tells."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _peeked(
-    new_messages: Iterable[Message | MessageBatch],
-) -> tuple[Message | MessageBatch | None, Iterable[Message | MessageBatch]]:
-    """The first of them, and all of them."""
-    rest = iter(new_messages)
-    first = next(rest, None)
-    return first, chain(() if first is None else (first,), rest)
 
 
 @contextmanager
@@ -392,7 +370,7 @@ def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWrit
         opened = open_store(place.store, replace(place.options, broker_conf=None))
     except NotAStoreError as error:
         raise NotAStoreError(f"{error}; use --create for a new store") from error
-    opened.tell(messages)
+    tell_opened(opened, messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     config = config_of(opened.store, place.config())

@@ -74,11 +74,9 @@ class ClientRequest:
 
     def as_sent(self, messages: Iterable[Put]) -> Iterator[Put]:
         """The messages as a producer makes them of a prepared transaction; others as they are."""
-        return self._as_prepared(messages) if self.is_client and self.transaction == "prepared" else iter(messages)
-
-    def _as_prepared(self, messages: Iterable[Put]) -> Iterator[Put]:
+        is_prepared = self.is_client and self.transaction == "prepared"
         for message in messages:
-            if isinstance(message, Message):
+            if is_prepared and isinstance(message, Message):
                 marks = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.producer_group}
                 flag = message.sys_flag | system_flag.TRANSACTION_PREPARED
                 yield replace(message, properties={**message.properties, **marks}, sys_flag=flag)

@@ -51,11 +51,16 @@ def messages_wanted(request: MessageRequest) -> Iterator[Message | MessageBatch]
     Raises:
         UsageError: an option contradicts another one or does not parse.
     """
+    properties = dict(pairs(request.properties, "--property"))
+    options = {names.TAGS: request.tags, names.KEYS: request.keys}
+    properties.update({name: value for name, value in options.items() if value is not None})
+    if request.delay_level is not None:
+        properties[names.DELAY_LEVEL] = str(request.delay_level)
     shared = Message(
         topic=request.topic,
         body=_body(request),
         queue_id=request.queue_id,
-        properties=_properties(request),
+        properties=properties,
         sys_flag=_TRANSACTIONS[request.transaction],
         born_timestamp_ms=clock_ms(),
         born_host=host_of(request.born_host, "--born-host", DEFAULT_BORN_HOST),
@@ -105,15 +110,6 @@ def _body(request: MessageRequest) -> bytes:
     if len(content) > BODY_FILE_MAX:
         raise UsageError(f"{request.body_file}: no broker takes a body of more than {BODY_FILE_MAX} bytes")
     return content
-
-
-def _properties(request: MessageRequest) -> dict[str, str]:
-    properties = dict(pairs(request.properties, "--property"))
-    options = {names.TAGS: request.tags, names.KEYS: request.keys}
-    properties.update({name: value for name, value in options.items() if value is not None})
-    if request.delay_level is not None:
-        properties[names.DELAY_LEVEL] = str(request.delay_level)
-    return properties
 
 
 def host_of(text: str | None, option: str, default: bytes = DEFAULT_STORE_HOST) -> bytes:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.completion import damages, recipes
 from rmqtool.commands.options.store import FormatOption
@@ -20,8 +20,8 @@ from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, SUPPORTED_RULES, nearest_releases, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
 from rmqtool.fixtures.damages.catalog import DAMAGES
-from rmqtool.fixtures.damages.damage import MARK, Damage, damage_store, require_generated
-from rmqtool.fixtures.recipe import Recipe, make_store
+from rmqtool.fixtures.damages.damage import MARK, damage_store, require_generated
+from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.report.names import unknown_name
 from rmqtool.report.screens.fixture_screen import list_lines
@@ -41,8 +41,27 @@ def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
 
     Example: rmqtool fixture list
     """
-    recipe_rows = [_recipe_row(recipe) for recipe in RECIPES.values()]
-    damage_rows = [_damage_row(damage) for damage in DAMAGES.values()]
+    recipe_rows: list[dict[str, Any]] = [
+        {
+            "type": "recipe",
+            "name": recipe.name,
+            "about": recipe.about,
+            "versions": [rules.version for rules in SUPPORTED_RULES if recipe.fits(rules)],
+        }
+        for recipe in RECIPES.values()
+    ]
+    newest = rules_for(NEWEST)
+    damage_rows: list[dict[str, Any]] = [
+        {
+            "type": "damage",
+            "name": kind.name,
+            "about": kind.about,
+            "recipes": list(kind.recipes),
+            "findings": list(kind.findings),
+            "harm": kind.harm_to(newest).value,
+        }
+        for kind in DAMAGES.values()
+    ]
     if output is OutputFormat.TABLE:
         lines = list_lines(recipe_rows, damage_rows, SUPPORTED, screen().table_width)
         sys.stdout.writelines(f"{line}\n" for line in lines)
@@ -138,26 +157,6 @@ ACTIONS: Final = {"list": list_kinds, "make": make, "damage": damage, "check": c
 """Subcommands of `fixture`."""
 
 
-def _recipe_row(recipe: Recipe) -> dict[str, Any]:
-    return {
-        "type": "recipe",
-        "name": recipe.name,
-        "about": recipe.about,
-        "versions": [rules.version for rules in SUPPORTED_RULES if recipe.fits(rules)],
-    }
-
-
-def _damage_row(kind: Damage) -> dict[str, Any]:
-    return {
-        "type": "damage",
-        "name": kind.name,
-        "about": kind.about,
-        "recipes": list(kind.recipes),
-        "findings": list(kind.findings),
-        "harm": kind.harm_to(rules_for(NEWEST)).value,
-    }
-
-
 def _version(settings: list[str]) -> str:
     version = NEWEST
     for text in settings:
@@ -165,18 +164,13 @@ def _version(settings: list[str]) -> str:
         if not equals or key != "version":
             raise UsageError(f"--set: {text!r} is not version=X.Y.Z")
         if value not in SUPPORTED:
-            raise UsageError(f"--set: {_unknown_version(value)}")
+            try:
+                problem = f"no broker version {value!r}; did you mean {' or '.join(nearest_releases(value))}?"
+            except UsageError:  # it is no version
+                problem = unknown_name("broker version", value, SUPPORTED)
+            raise UsageError(f"--set: {problem}")
         version = value
     return version
-
-
-def _unknown_version(value: str) -> str:
-    """That there is no such version, with the releases before and after it; for what is no version, similar texts."""
-    try:
-        close = nearest_releases(value)
-    except UsageError:
-        return unknown_name("broker version", value, SUPPORTED)
-    return f"no broker version {value!r}; did you mean {' or '.join(close)}?"
 
 
 def _read_mark(directory: Path) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.memory import thread_count
-from rmqtool.commands.options.store import OpenedStore, StoreOptions, open_store
+from rmqtool.commands.options.store import StoreOptions, open_store, tell_opened
 from rmqtool.commands.screen import show_object
 from rmqtool.errors import NotAStoreError, RefusedError
 from rmqtool.repair.machine.store_paths import DEFAULT_LOG
@@ -42,7 +43,7 @@ def open_sources(roots: Sequence[Path], options: StoreOptions, messages: Message
             raise NotAStoreError(f"{root}: no commit log")
         if not opened.is_version_known:
             raise RefusedError(f"{root}: nothing in the store shows its broker version; pass --broker-version X.Y.Z")
-        opened.tell(messages)
+        tell_opened(opened, messages)
         first = opened.store.commitlog[0]
         with closing(opened.store.view.open(first.path)) as source:
             sources.append((first_store_time_ms(source) or 0, root, opened))

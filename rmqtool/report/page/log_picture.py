@@ -126,17 +126,14 @@ class LogPicture:
                     shown.add(number)
         rows, before = [], -1
         for number in sorted(shown):
-            rows.append(self._row(self.files[number], number - before - 1))
+            file = self.files[number]
+            strip, marks = Strip(Axis(file.start, file.end)), self._marks.get(file.path, _Marks())
+            for begin, end, paint in marks.ranges:
+                strip.paint(begin, end, paint)
+            _paint_rest(strip, file, self.end)
+            rows.append(FileRow(file, strip.bars(), marks.kinds.most_common(3), number - before - 1))
             before = number
         return rows, count - 1 - before
-
-    def _row(self, file: DrawnFile, hidden: int) -> FileRow:
-        strip = Strip(Axis(file.start, file.end))
-        marks = self._marks.get(file.path, _Marks())
-        for begin, end, paint in marks.ranges:
-            strip.paint(begin, end, paint)
-        _paint_rest(strip, file, self.end)
-        return FileRow(file, strip.bars(), marks.kinds.most_common(3), hidden)
 
 
 def _paint_rest(strip: Strip, file: DrawnFile, end: int | None) -> None:

@@ -79,6 +79,11 @@ def page_text(facts: PageFacts) -> str:
     style = _resource("page.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
     environment = _environment()
+    losses: Counter[str] = Counter()
+    for forecast in facts.forecasts:
+        losses |= Counter(forecast["lost"]["by_topic"])  # the most that any version loses
+    topics, topics_rest = facts.queues.figures(losses)
+    last_plan = next((plan for plan in reversed(facts.plans) if not isinstance(plan, str)), None)
     return environment.get_template("page.html.j2").render(
         facts=facts,
         info=facts.info,
@@ -90,14 +95,18 @@ def page_text(facts: PageFacts) -> str:
         last=_time(facts.info["commitlog"]["last_store_timestamp_ms"]),
         log_size=size_text(sum(file.size for file in facts.log.files)),
         checked=checked(facts.verify) if not isinstance(facts.verify, str) else facts.verify,
-        severities=_severities(facts.kinds),
+        severities=", ".join(counted(count, name) for name, count in facts.kinds.counts().items() if count) or "none",
         kinds=facts.kinds.ordered(KINDS_MAX),
         forecasts=_forecast_rows(facts.forecasts),
         plans=[plan if isinstance(plan, str) else plan_section(plan) for plan in facts.plans],
         left_out=facts.not_looked_at[:ROWS_MAX],
         left_out_rest=max(0, len(facts.not_looked_at) - ROWS_MAX),
+        topics=topics,
+        topics_rest=topics_rest,
+        losses=losses,
+        unlisted=max((forecast["messages_without_log"] for forecast in facts.forecasts), default=0),
+        kept=None if last_plan is None else last_plan["kept_beyond_broker"]["by_topic"],
         **_pictures(facts),
-        **_figures(facts),
     )
 
 
@@ -122,63 +131,33 @@ def _pictures(facts: PageFacts) -> dict[str, Any]:
     }
 
 
-def _figures(facts: PageFacts) -> dict[str, Any]:
-    """The rows of the topics."""
-    losses: Counter[str] = Counter()
-    for forecast in facts.forecasts:
-        losses |= Counter(forecast["lost"]["by_topic"])  # the most that any version loses
-    topics, rest = facts.queues.figures(losses)
-    unlisted = max((forecast["messages_without_log"] for forecast in facts.forecasts), default=0)
-    kept = _kept_by_topic(facts.plans)
-    return {"topics": topics, "topics_rest": rest, "losses": losses, "unlisted": unlisted, "kept": kept}
-
-
-def _kept_by_topic(plans: Sequence[JsonObject | str]) -> Mapping[str, int] | None:
-    """Messages that a start would lose and the last plan keeps; None without a plan."""
-    for plan in reversed(plans):
-        if not isinstance(plan, str):
-            kept: Mapping[str, int] = plan["kept_beyond_broker"]["by_topic"]
-            return kept
-    return None
-
-
 def _forecast_rows(forecasts: Sequence[JsonObject]) -> list[dict[str, Any]]:
     """Versions in words and numbers; those that do the same have one row."""
     rows: list[dict[str, Any]] = []
     for forecast in forecasts:
-        row = _forecast_row(forecast)
+        lost = forecast["lost"]
+        deleted = [*forecast["deleted_files"], *forecast["dropped_index_files"]]
+        row = {
+            "versions": forecast["broker_version"],
+            "starts": forecast["starts"],
+            "why_not": forecast["why_not"],
+            "lost": lost["messages"] + forecast["messages_without_log"],
+            "lost_size": size_text(lost["bytes"]),
+            "topics": topics_text(lost["by_topic"]),
+            "repeats": forecast["repeat_count"],
+            "damage": forecast["unnoticed_damage_count"],
+            "unindexed": forecast["unindexed_messages"],
+            "deletes": len(deleted),
+            "deleted": ", ".join(deleted[:3]) + (f" and {len(deleted) - 3} more" if len(deleted) > 3 else ""),
+            "stop": forecast["stops_at"],
+            "end": forecast["log_end_offset"],
+        }
         same = next((other for other in rows if {**other, "versions": None} == {**row, "versions": None}), None)
         if same is None:
             rows.append(row)
         else:
             same["versions"] += f", {row['versions']}"
     return rows
-
-
-def _forecast_row(forecast: JsonObject) -> dict[str, Any]:
-    lost = forecast["lost"]
-    deleted = [*forecast["deleted_files"], *forecast["dropped_index_files"]]
-    return {
-        "versions": forecast["broker_version"],
-        "starts": forecast["starts"],
-        "why_not": forecast["why_not"],
-        "lost": lost["messages"] + forecast["messages_without_log"],
-        "lost_size": size_text(lost["bytes"]),
-        "topics": topics_text(lost["by_topic"]),
-        "repeats": forecast["repeat_count"],
-        "damage": forecast["unnoticed_damage_count"],
-        "unindexed": forecast["unindexed_messages"],
-        "deletes": len(deleted),
-        "deleted": ", ".join(deleted[:3]) + (f" and {len(deleted) - 3} more" if len(deleted) > 3 else ""),
-        "stop": forecast["stops_at"],
-        "end": forecast["log_end_offset"],
-    }
-
-
-def _severities(kinds: FindingKinds) -> str:
-    """How many findings there are, as a sentence."""
-    texts = [counted(count, name) for name, count in kinds.counts().items() if count]
-    return ", ".join(texts) or "none"
 
 
 def _time(timestamp_ms: int | None) -> str:
@@ -280,19 +259,14 @@ def checkpoint_lanes(log: LogPicture, checkpoint: JsonObject | None) -> Iterator
 
 def queue_lanes(log: LogPicture, queues: QueueBars) -> Iterator[Lane]:
     """Queues, or topics where there are too many."""
+    log_end = log.axis.end if log.end is None else log.end
     for bar in queues.rows()[0]:
-        yield Lane(_label(bar), _bars(log, bar), _text(log, bar))
-
-
-def _label(bar: QueueBar) -> str:
-    return bar.topic if bar.queue_id is None else f"{bar.topic}/{bar.queue_id}"
-
-
-def _bars(log: LogPicture, bar: QueueBar) -> list[Any]:
-    if bar.begin is None or bar.end is None:
-        return []
-    end = log.axis.end if log.end is None else log.end
-    return log.axis.bars([(bar.begin, min(bar.end, end), "queue"), (max(bar.begin, end), bar.end, "lost")])
+        label = bar.topic if bar.queue_id is None else f"{bar.topic}/{bar.queue_id}"
+        bars = []
+        if bar.begin is not None and bar.end is not None:
+            ranges = [(bar.begin, min(bar.end, log_end), "queue"), (max(bar.begin, log_end), bar.end, "lost")]
+            bars = log.axis.bars(ranges)
+        yield Lane(label, bars, _text(log, bar))
 
 
 def _text(log: LogPicture, bar: QueueBar) -> str:
@@ -335,6 +309,8 @@ def plan_section(plan: JsonObject) -> dict[str, Any]:
         plan: as `recover --dry-run --format json` writes it.
     """
     style, text = plan_verdict(plan)
+    loss = plan["loss"]
+    lost = f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}" if loss["messages"] else "no messages"
     groups: dict[tuple[str, str], StepGroup] = {}
     for step in plan["steps"]:
         key = (step["why"], step["action"])
@@ -352,8 +328,8 @@ def plan_section(plan: JsonObject) -> dict[str, Any]:
         "version": plan["broker_version"],
         "groups": list(islice(groups.values(), REASONS_MAX)),
         "groups_left": max(0, len(groups) - REASONS_MAX),
-        "loss": _amount(plan["loss"]),
-        "loss_topics": topics_text(plan["loss"]["by_topic"]),
+        "loss": lost,
+        "loss_topics": topics_text(loss["by_topic"]),
         "unreadable": _unreadable(plan.get("lost_for_good")),
         "kept": counted(plan["kept_beyond_broker"]["messages"], "message"),
         "kept_topics": topics_text(plan["kept_beyond_broker"]["by_topic"]),
@@ -388,9 +364,3 @@ def topics_text(by_topic: Mapping[str, int]) -> str:
     named = ", ".join(f"{topic} {count}" for topic, count in topics[:PLAN_ROWS_MAX])
     rest = len(topics) - PLAN_ROWS_MAX
     return named + (f" and {counted(rest, 'more topic')}" if rest > 0 else "")
-
-
-def _amount(loss: JsonObject) -> str:
-    if not loss["messages"]:
-        return "no messages"
-    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}"

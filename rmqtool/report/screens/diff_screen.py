@@ -62,8 +62,21 @@ def diff_lines(
     for name in "ab":
         yield from labelled(name.upper(), _side(comparison[name]), width)
     yield from labelled("Log", _relation(comparison), width)
-    yield from labelled("Starts", _heads(comparison), width)
-    yield from labelled("Epochs", _epochs(comparison), width)
+    begins = {name: comparison[name]["min_offset"] for name in "ab"}
+    if None not in begins.values() and begins["a"] != begins["b"]:
+        later = max(begins, key=lambda name: begins[name])
+        expired = size_text(abs(begins["a"] - begins["b"]))
+        yield from labelled(
+            "Starts", f"{later.upper()} starts later, at {begins[later]}: {expired} expired there", width
+        )
+    if comparison["epochs_agree_until"] is not None:  # what a slave in controller mode would do with its log
+        at = comparison["epochs_agree_until"]["physical_offset"]
+        text = "no epoch starts at the same offset in both: neither can be a slave of the other"
+        if at is not None:
+            ends = {name.upper(): comparison[name]["max_offset"] or 0 for name in "ab"}
+            losses = [f"{name} would lose {size_text(end - at)}" for name, end in ends.items() if end > at]
+            text = f"a slave truncates its log at {at}" + "".join(f"; as a slave {loss}" for loss in losses)
+        yield from labelled("Epochs", text, width)
     ranges = comparison["differing_ranges"]
     listed = ranges["listed"] if all_rows else ranges["listed"][:RANGES_MAX]
     shown = ", ".join(f"{begin}-{end}" for begin, end in listed)
@@ -135,34 +148,15 @@ def _relation(comparison: JsonObject) -> str:
     return text + (f", in the record at {at['record_offset']}" if at["precision"] == "byte" else "")
 
 
-def _heads(comparison: JsonObject) -> str:
-    begins = {name: comparison[name]["min_offset"] for name in "ab"}
-    if None in begins.values() or begins["a"] == begins["b"]:
-        return ""
-    later = max(begins, key=lambda name: begins[name])
-    return (
-        f"{later.upper()} starts later, at {begins[later]}: {size_text(abs(begins['a'] - begins['b']))} expired there"
-    )
-
-
-def _epochs(comparison: JsonObject) -> str:
-    """What a slave in controller mode would do with its log, whichever of both it is."""
-    if comparison["epochs_agree_until"] is None:
-        return ""
-    at = comparison["epochs_agree_until"]["physical_offset"]
-    if at is None:
-        return "no epoch starts at the same offset in both: neither can be a slave of the other"
-    ends = {name.upper(): comparison[name]["max_offset"] or 0 for name in "ab"}
-    losses = [f"{name} would lose {size_text(end - at)}" for name, end in ends.items() if end > at]
-    return f"a slave truncates its log at {at}" + "".join(f"; as a slave {loss}" for loss in losses)
-
-
 def _topics(topics: Sequence[JsonObject], width: int, *, all_rows: bool) -> Iterator[str]:
     if not topics:
         return
     ordered = sorted(topics, key=lambda topic: not topic["differs"])
     shown = ordered if all_rows else ordered[:TOPICS_MAX]
-    rows = [_COLUMNS, *(_topic(topic) for topic in shown)]
+    rows = [_COLUMNS]
+    for topic in shown:
+        counts = ("-" if topic[kind] is None else str(topic[kind]) for kind in _KINDS)
+        rows.append((topic["topic"], str(topic["a"]), str(topic["b"]), *counts))
     widths = [max(len(row[number]) for row in rows) for number in range(1, len(_COLUMNS))]
     longest = max(columns_of(escaped(row[0])) for row in rows)
     gap = 2 if longest + sum(widths) + 2 * len(widths) <= width else 1
@@ -175,11 +169,6 @@ def _topics(topics: Sequence[JsonObject], width: int, *, all_rows: bool) -> Iter
         yield (" " * gap).join([padded(name, first), *cells]).rstrip()
     if len(ordered) > len(shown):
         yield f"and {counted(len(ordered) - len(shown), 'topic')} more (--verbose shows all)"
-
-
-def _topic(topic: JsonObject) -> tuple[str, ...]:
-    counts = ("-" if topic[kind] is None else str(topic[kind]) for kind in _KINDS)
-    return (topic["topic"], str(topic["a"]), str(topic["b"]), *counts)
 
 
 def _messages(comparison: JsonObject, width: int) -> Iterator[str]:
@@ -206,15 +195,13 @@ def _queues(comparison: JsonObject, width: int) -> Iterator[str]:
     yield ""
     yield f"Queues with another start or end: {comparison['queue_difference_count']}"
     for queue in comparison["queues"]:
-        sides = (f"{name.upper()} {_bounds(queue, name)}" for name in "ab")
+        sides = []
+        for name in "ab":
+            low, high = queue[f"{name}_min"], queue[f"{name}_max"]
+            sides.append(f"{name.upper()} {'none' if low is None and high is None else f'{low}-{high}'}")
         text = f"{queue['topic']}/{queue['queue_id']}: {', '.join(sides)}"
         yield from textwrap.wrap(escaped(text), width, subsequent_indent="    ", initial_indent="  ")
     yield from _rest(comparison["queue_difference_count"], comparison["queues"])
-
-
-def _bounds(queue: JsonObject, name: str) -> str:
-    low, high = queue[f"{name}_min"], queue[f"{name}_max"]
-    return "none" if low is None and high is None else f"{low}-{high}"
 
 
 def _config(comparison: JsonObject, width: int) -> Iterator[str]:
@@ -224,15 +211,12 @@ def _config(comparison: JsonObject, width: int) -> Iterator[str]:
     yield f"Settings with other values: {comparison['config_difference_count']}"
     for entry in comparison["config"]:
         name = f"{entry['file']} {entry['table']} {entry['entry']}".rstrip()
-        sides = (f"{side.upper()} {_value(entry[side])}" for side in "ab")
+        values = {side: "none" if entry[side] is None else json.dumps(entry[side], ensure_ascii=False) for side in "ab"}
+        sides = (f"{side.upper()} {value}" for side, value in values.items())
         yield from textwrap.wrap(
             escaped(f"{name}: {', '.join(sides)}"), width, subsequent_indent="    ", initial_indent="  "
         )
     yield from _rest(comparison["config_difference_count"], comparison["config"])
-
-
-def _value(value: Any) -> str:
-    return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _rest(count: int, listed: Sequence[Any]) -> Iterator[str]:

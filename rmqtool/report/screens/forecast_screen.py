@@ -25,11 +25,22 @@ def forecast_lines(
     """
     width = max(width, 60)
     rows_max = None if all_rows else LISTED_MAX
-    style, text = _verdict(forecast, ending)
+    if ending["verdict"] in ("log-missing", "not-readable") or ending["in_use"]:
+        style, text = "bad", escaped(ending["headline"])
+    elif ending["verdict"] in ("inconsistent", "not-fully-checked"):  # what was not looked at is not called good
+        style, text = "open", escaped(ending["headline"])
+    else:
+        style, text = _start_sentence(forecast, is_timer_right=not ending.get("timer"))
+        text = f"{ending['verdict'].upper().replace('-', ' ')}: {text}"
     yield from headline(text, style, width, color=color)
     yield ""
     yield from _next(ending, width)
-    yield from labelled("Start", _start(forecast), width)
+    start = "as after a crash" if forecast["mode"] == "abnormal" else "as after a clean stop"
+    if forecast["log_end_offset"] is not None:
+        stop = forecast["stops_at"]
+        why = "" if stop is None or stop["finding"] is None else f", where it finds {stop['finding']}"
+        start += f": reads the log from {forecast['scan_start_offset']} to {forecast['log_end_offset']}{why}"
+    yield from labelled("Start", start, width)
     if forecast["why_not"] is not None:
         yield from labelled("Why not", str(forecast["why_not"]), width)
     for label, key in (("Unlinks", "deleted_files"), ("Drops index", "dropped_index_files")):
@@ -45,12 +56,26 @@ def forecast_lines(
     if forecast["misplaces_new_messages"]:
         text = f"stored at {forecast['log_end_offset']}, after zeros, and lost at the start after this one"
         yield from labelled("New messages", text, width)
-    yield from labelled("Corrupt, served", _damage(forecast, rows_max), width)
-    yield from labelled("Index", _index(forecast), width)
+    damage = [
+        f"{one['finding']} at {one['physical_offset']} ({one['length']} bytes)" for one in forecast["unnoticed_damage"]
+    ]
+    unlisted = forecast["unnoticed_damage_count"] - len(damage)
+    rest = f" and {unlisted} more" if damage and unlisted > 0 else ""
+    yield from labelled("Corrupt, served", _listed(damage, rows_max) + rest, width)
+    index = []
+    if forecast["unindexed_messages"]:
+        index.append(f"{counted(forecast['unindexed_messages'], 'message')} cannot be found by key")
+    if count := forecast["duplicate_index_entries"]:
+        index.append(f"{count} duplicate {'entry' if count == 1 else 'entries'}")
+    yield from labelled("Index", "; ".join(index), width)
     if forecast["filler_units"]:
         yield from labelled("Filler units", f"{forecast['filler_units']}, before the first message of a queue", width)
-    repeats = [queue for queue in forecast["queues"] if queue["offsets_repeat"]]
-    yield from labelled("Reused offsets", _listed([_queue(queue) for queue in repeats], rows_max), width)
+    repeats = [
+        f"{queue['topic']}/{queue['queue_id']} continues at {queue['next_queue_offset']}"
+        for queue in forecast["queues"]
+        if queue["offsets_repeat"]
+    ]
+    yield from labelled("Reused offsets", _listed(repeats, rows_max), width)
     for label, key in (("Timer", "timer"), ("Compacted", "compaction")):
         for effect in ending.get(key, ()):
             text = f"{effect['brokers']} ({effect['id']}: {effect['message']})"
@@ -112,7 +137,11 @@ def _preflight_lines(preflight: JsonObject, changes: Sequence[JsonObject], width
     for reason in changes:
         yield ""
         yield f"{reason['id']}{_cost(reason)}"
-        yield from labelled("  Store", _amount(reason), width)
+        amount, first = reason["amount"] or "", reason["first"]
+        if amount and first is not None:
+            at = "" if first["physical_offset"] is None else f" at {first['physical_offset']}"
+            amount += f", the first{at} in {first['file']}"
+        yield from labelled("  Store", amount, width)
         yield from labelled("  Why", str(reason["why"]), width)
         yield from labelled("  Do", str(reason["way_around"]), width)
         if reason["command"] is not None:
@@ -132,14 +161,6 @@ def _cost(reason: JsonObject) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _amount(reason: JsonObject) -> str:
-    first = reason["first"]
-    if reason["amount"] is None or first is None:
-        return reason["amount"] or ""
-    at = "" if first["physical_offset"] is None else f" at {first['physical_offset']}"
-    return f"{reason['amount']}, the first{at} in {first['file']}"
-
-
 def _next(ending: JsonObject, width: int) -> Iterator[str]:
     """The next step, if there is one."""
     step = ending["next_step"]
@@ -147,16 +168,6 @@ def _next(ending: JsonObject, width: int) -> Iterator[str]:
         yield f"{'Next':<16}{escaped(step['command'])}"
     elif ending["needs_decision"]:
         yield from labelled("Next", step["reason"], width)
-
-
-def _verdict(forecast: JsonObject, ending: JsonObject) -> tuple[str, str]:
-    """Style and sentence; what was not looked at is not called good."""
-    if ending["verdict"] in ("log-missing", "not-readable") or ending["in_use"]:
-        return "bad", escaped(ending["headline"])
-    if ending["verdict"] in ("inconsistent", "not-fully-checked"):
-        return "open", escaped(ending["headline"])
-    style, text = _start_sentence(forecast, is_timer_right=not ending.get("timer"))
-    return style, f"{ending['verdict'].upper().replace('-', ' ')}: {text}"
 
 
 def _start_sentence(forecast: JsonObject, *, is_timer_right: bool) -> tuple[str, str]:
@@ -178,38 +189,6 @@ def _start_sentence(forecast: JsonObject, *, is_timer_right: bool) -> tuple[str,
     if parts:
         return "bad", f"{version} would start and {' and '.join(parts)}."
     return "good", f"{version} would start, lose no messages and serve no corrupt records."
-
-
-def _start(forecast: JsonObject) -> str:
-    stopped = "after a crash" if forecast["mode"] == "abnormal" else "after a clean stop"
-    if forecast["log_end_offset"] is None:
-        return f"as {stopped}"
-    stop = forecast["stops_at"]
-    why = "" if stop is None or stop["finding"] is None else f", where it finds {stop['finding']}"
-    return f"as {stopped}: reads the log from {forecast['scan_start_offset']} to {forecast['log_end_offset']}{why}"
-
-
-def _damage(forecast: JsonObject, rows_max: int | None) -> str:
-    places = [
-        f"{one['finding']} at {one['physical_offset']} ({one['length']} bytes)" for one in forecast["unnoticed_damage"]
-    ]
-    rest = forecast["unnoticed_damage_count"] - len(places)
-    text = _listed(places, rows_max)
-    return f"{text} and {rest} more" if rest > 0 and text else text
-
-
-def _index(forecast: JsonObject) -> str:
-    parts = []
-    if forecast["unindexed_messages"]:
-        parts.append(f"{counted(forecast['unindexed_messages'], 'message')} cannot be found by key")
-    if forecast["duplicate_index_entries"]:
-        count = forecast["duplicate_index_entries"]
-        parts.append(f"{count} duplicate {'entry' if count == 1 else 'entries'}")
-    return "; ".join(parts)
-
-
-def _queue(queue: JsonObject) -> str:
-    return f"{queue['topic']}/{queue['queue_id']} continues at {queue['next_queue_offset']}"
 
 
 def _row(forecast: JsonObject) -> tuple[str, ...]:

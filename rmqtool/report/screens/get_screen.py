@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 from rmqtool.report.bodies import BODY_FIELDS, DECODED_FIELDS
 from rmqtool.report.body_lines import decoded_lines, shows_body
@@ -35,24 +34,19 @@ def write_answer(answer: JsonObject, stream: TextIO, width: int | None, *, color
     stream.write(f"{status}  {', '.join(numbers)}\n")
     if answer["messages"]:
         stream.write("\n")
-        _write_messages(answer["messages"], stream, width, color=color)
+        if len(answer["messages"]) == 1 and answer["messages"][0]["type"] == "message":
+            _write_fields(answer["messages"][0], stream, width, color=color)
+        else:
+            table = TableWriter(stream, width, color=color)
+            for row in answer["messages"]:
+                table.write(row)
+            table.close()
     for disagreement in answer["disagreements"]:
         stream.write("\n")
         text = disagreement["message"][:1].upper() + disagreement["message"][1:]
         stream.writelines(f"{part}\n" for part in textwrap.wrap(escaped(text), width or _WIDTH, break_on_hyphens=False))
         if disagreement["command"] is not None:
             stream.write(f"Repair: {escaped(disagreement['command'])}\n")
-
-
-def _write_messages(messages: Sequence[dict[str, Any]], stream: TextIO, width: int | None, *, color: bool) -> None:
-    """One message field by field, several as a table."""
-    if len(messages) == 1 and messages[0]["type"] == "message":
-        _write_fields(messages[0], stream, width, color=color)
-        return
-    table = TableWriter(stream, width, color=color)
-    for row in messages:
-        table.write(row)
-    table.close()
 
 
 def _write_fields(row: JsonObject, stream: TextIO, width: int | None, *, color: bool) -> None:

@@ -46,7 +46,7 @@ def summary_lines(
     yield from screen.index(store_info["index"])
     yield from screen.checkpoint(store_info["checkpoint"])
     yield from screen.files(store_info)
-    yield from screen.problems(store_info["problems"])
+    yield from screen.listed("Problems", store_info["problems"], "problem")
 
 
 class _Screen:
@@ -93,16 +93,13 @@ class _Screen:
         yield from self._lines("Owner", store_info["owner"] or "unknown")
         if store_info["free_bytes"] is not None:
             yield from self._lines("Free space", size_text(store_info["free_bytes"]))
-        yield from self._repair(store_info["last_repair"], str(store_info["store"]))
-
-    def _repair(self, repair: JsonObject | None, store: str) -> Iterator[str]:
-        if repair is None:
-            return
-        began = f", {_time(repair['began_ms'])}" if repair["began_ms"] is not None else ""
-        then = f"rmqtool undo {quote(store)} rolls it back"
-        if not repair["can_undo"]:
-            then = "it cannot be rolled back, because files have changed since"
-        yield from self._lines("Last repair", f"{repair['number']} ({repair['command'] or 'killed'}{began}): {then}")
+        if (repair := store_info["last_repair"]) is not None:
+            began = f", {_time(repair['began_ms'])}" if repair["began_ms"] is not None else ""
+            then = f"rmqtool undo {quote(str(store_info['store']))} rolls it back"
+            if not repair["can_undo"]:
+                then = "it cannot be rolled back, because files have changed since"
+            text = f"{repair['number']} ({repair['command'] or 'killed'}{began}): {then}"
+            yield from self._lines("Last repair", text)
 
     def log(self, log: JsonObject) -> Iterator[str]:
         if log["file_count"] is None:
@@ -144,7 +141,10 @@ class _Screen:
         yield styled(titles, "bold", color=self._colour)
         for topic in shown:
             rows = topics[topic]
-            texts = [f"{row['queue_id']}: {_range(row)}" for row in sorted(rows, key=lambda row: row["queue_id"])]
+            texts = []
+            for row in sorted(rows, key=lambda row: row["queue_id"]):
+                offsets = f"{row['min_queue_offset']}-{row['max_queue_offset']}" if _is_known(row) else "unreadable"
+                texts.append(f"{row['queue_id']}: {offsets}")
             ranges = [_as_many_as_fit(texts, room)] if self._rows_max is not None else _side_by_side(texts, room)
             name = padded(cropped(escaped(topic), topic_width), topic_width)
             begin = f"{'':<{LABEL}}{name}  {_message_count(rows):>10}  {len(rows):>6}  "
@@ -168,7 +168,8 @@ class _Screen:
         for name, value in checkpoint.items():
             if value or name in {"commitlog_timestamp_ms", "consumequeue_timestamp_ms", "index_timestamp_ms"}:
                 shown = (_time(value) if value else "0") if name.endswith("_timestamp_ms") else str(value)
-                yield from self._lines(label, f"{_named(name):<12}  {shown}")
+                words = name.removesuffix("_timestamp_ms").replace("_", " ")
+                yield from self._lines(label, f"{words:<12}  {shown}")
                 label = ""
 
     def files(self, store_info: JsonObject) -> Iterator[str]:
@@ -177,12 +178,9 @@ class _Screen:
                 f"{row['kind']} ({counted(row['file_count'], 'file')})" for row in store_info["other_files"]
             )
             yield from self._lines("Not read", kinds)
-        yield from self._listed("Unknown", store_info["unknown_files"], "file")
+        yield from self.listed("Unknown", store_info["unknown_files"], "file")
 
-    def problems(self, problems: list[str]) -> Iterator[str]:
-        yield from self._listed("Problems", problems, "problem")
-
-    def _listed(self, label: str, texts: list[str], noun: str) -> Iterator[str]:
+    def listed(self, label: str, texts: list[str], noun: str) -> Iterator[str]:
         limit = FILES_MAX if self._rows_max is not None else None
         for text in texts[:limit]:
             yield from self._lines(label, text)
@@ -219,10 +217,6 @@ def _verdict(store_info: JsonObject) -> tuple[str, str, str]:
     return "STOPPED CLEANLY", "the last broker shut down cleanly", "good"
 
 
-def _named(field: str) -> str:
-    return field.removesuffix("_timestamp_ms").replace("_", " ")
-
-
 def _time(timestamp_ms: int) -> str:
     return f"{time_text(timestamp_ms)} ({timestamp_ms})"
 
@@ -252,10 +246,6 @@ def _side_by_side(texts: list[str], width: int) -> list[str]:
 
 def _message_count(queues: list[JsonObject]) -> int:
     return sum(max(0, row["max_queue_offset"] - row["min_queue_offset"]) for row in queues if _is_known(row))
-
-
-def _range(queue: JsonObject) -> str:
-    return f"{queue['min_queue_offset']}-{queue['max_queue_offset']}" if _is_known(queue) else "unreadable"
 
 
 def _is_known(queue: JsonObject) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rmqtool.report.hexview import hex_field, hex_lines
@@ -53,8 +53,20 @@ def plan_lines(
         if plan["next_step"]["command"] is not None:
             yield escaped(plan["next_step"]["command"])  # never broken by us: it is there to be copied
     yield from _steps(plan, width)
-    yield from _patched(plan, width)
-    yield from labelled("Discards", _loss(plan["loss"], all_rows=all_rows), width)
+    if "patch" in plan and plan["steps"]:
+        patch = plan["patch"]
+        for name in ("before", "after"):
+            yield f"{name.capitalize()} ({patch['structure']} at {patch['file_position']}):"
+            fields = [hex_field(row["name"], row["position"], row[name]) for row in patch["fields"]]
+            yield from hex_lines(fields, width, patch["file_position"])
+        yield ""
+    if (loss := plan["loss"])["messages"]:
+        text = counted(loss["messages"], "message")
+        if loss["by_topic"]:
+            text += f", {size_text(loss['bytes'])}: {_topics(loss['by_topic'], all_rows=all_rows)}"
+        else:
+            text += " that only the index has"
+        yield from labelled("Discards", text, width)
     yield from _floor(plan, width, all_rows=all_rows)
     yield from _salvaged(plan, width, all_rows=all_rows)
     if plan["kept_beyond_broker"]["messages"]:
@@ -71,32 +83,24 @@ def plan_lines(
         yield from labelled("Hard links", text, width)
     if plan["abort_stays"] is not None:
         yield from labelled("abort stays", plan["abort_stays"], width)
-    yield from _remaining(plan["remaining"], width, all_rows=all_rows)
+    remaining = plan["remaining"] if all_rows else plan["remaining"][:REMAINING_MAX]
+    for left in remaining:
+        where = left["file"] if left["physical_offset"] is None else f"physical offset {left['physical_offset']}"
+        if left["topic"] is not None and left["queue_id"] is not None:
+            where = f"{left['topic']}/{left['queue_id']}, {where}"
+        # The repair is named if a person has to choose it by an option.
+        command = f": {left['repair']}" if " --" in (left["repair"] or "") else ""
+        text = f"{left['id']}: {left['message']} ({where}): {left['why']}{command}"
+        yield from labelled("Left", text, width)
+    if unlisted := len(plan["remaining"]) - len(remaining):
+        text = f"and {counted(unlisted, 'more finding')}; --format json lists them all"
+        yield from labelled("Left", text, width)
     if plan["verdict"] == "log-missing":  # what a start does is that, whatever it loses of the files that are there
         yield from labelled("Start now", plan["headline"], width)
     else:
         yield from labelled("After repair" if plan["steps"] else "Start now", plan_afterwards(plan), width)
     if plan["steps"]:
         yield from labelled("Disk needed", f"at most {size_text(plan['disk_needed_bytes'])}", width)
-
-
-def _remaining(remaining: Sequence[JsonObject], width: int, *, all_rows: bool) -> Iterator[str]:
-    """What a check of the repaired store would still find, and why it is left."""
-    shown = remaining if all_rows else remaining[:REMAINING_MAX]
-    for left in shown:
-        yield from labelled("Left", _left(left), width)
-    if len(remaining) > len(shown):
-        text = f"and {counted(len(remaining) - len(shown), 'more finding')}; --format json lists them all"
-        yield from labelled("Left", text, width)
-
-
-def _left(left: JsonObject) -> str:
-    """A finding that remains: what and where, why, and the repair if a person has to choose it by an option."""
-    where = left["file"] if left["physical_offset"] is None else f"physical offset {left['physical_offset']}"
-    if left["topic"] is not None and left["queue_id"] is not None:
-        where = f"{left['topic']}/{left['queue_id']}, {where}"
-    command = f": {left['repair']}" if " --" in (left["repair"] or "") else ""
-    return f"{left['id']}: {left['message']} ({where}): {left['why']}{command}"
 
 
 def plan_verdict(plan: JsonObject) -> tuple[str, str]:
@@ -109,18 +113,12 @@ def plan_verdict(plan: JsonObject) -> tuple[str, str]:
         return "bad", "Nothing is changed: a person must decide about a file in commitlog/."
     if plan["damage"]:
         return "bad", (
-            "There is damage inside the commit log, so nothing is changed. rmqtool salvage keeps the messages "
-            "after it; "
-            "recover --cut-at-damage discards them."
+            "There is damage inside the commit log, so nothing is changed. rmqtool salvage keeps the messages after "
+            "it; recover --cut-at-damage discards them."
         )
     if not plan["steps"] and plan["remaining"]:
-        return (
-            "bad",
-            (
-                f"Nothing is repaired; {counted(len(plan['remaining']), 'finding')} cannot be repaired, see the "
-                f"reasons below."
-            ),
-        )
+        left = counted(len(plan["remaining"]), "finding")
+        return "bad", f"Nothing is repaired; {left} cannot be repaired, see the reasons below."
     if not plan["steps"]:
         return ("good", "Nothing to do.") if plan["verdict"] == "ok" else ("open", plan["headline"])
     text = f"{counted(len(plan['steps']), 'change')} planned."
@@ -160,18 +158,6 @@ def _steps(plan: JsonObject, width: int) -> Iterator[str]:
         part = f" at {step['file_position']}" if step["action"] == "write" else ""
         text = f"  {step['action']:<8}{escaped(step['file'])}{part} ({size_text(step['length'])})"
         yield from textwrap.wrap(text, width, subsequent_indent=" " * 10, break_on_hyphens=False)
-    yield ""
-
-
-def _patched(plan: JsonObject, width: int) -> Iterator[str]:
-    """What only `patch` tells: the bytes of each field before and after."""
-    if "patch" not in plan or not plan["steps"]:
-        return
-    patch = plan["patch"]
-    for name in ("before", "after"):
-        yield f"{name.capitalize()} ({patch['structure']} at {patch['file_position']}):"
-        fields = [hex_field(row["name"], row["position"], row[name]) for row in patch["fields"]]
-        yield from hex_lines(fields, width, patch["file_position"])
     yield ""
 
 
@@ -215,15 +201,6 @@ def _floor(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
         text = f"and {len(floor['runs']) - len(runs)} more ranges; --format json lists them"
         yield from labelled("No longer there", text, width)
     yield from labelled("Brings back", ", ".join(floor["restored_topics"]), width)
-
-
-def _loss(loss: JsonObject, *, all_rows: bool) -> str:
-    if not loss["messages"]:
-        return ""
-    text = counted(loss["messages"], "message")
-    if not loss["by_topic"]:
-        return f"{text} that only the index has"
-    return f"{text}, {size_text(loss['bytes'])}: {_topics(loss['by_topic'], all_rows=all_rows)}"
 
 
 def _topics(by_topic: Mapping[str, int], *, all_rows: bool) -> str:

@@ -1,10 +1,10 @@
-"""Durations and pairs are read as a person writes them, and anything else names its option."""
+"""Durations, numbers of bytes and pairs are read as a person writes them, and anything else names its option."""
 
 from __future__ import annotations
 
 import pytest
 
-from rmqtool.commands.options.option_values import duration_s, is_duration, pairs
+from rmqtool.commands.options.option_values import byte_count, duration_s, is_duration, pairs
 from rmqtool.errors import UsageError
 
 
@@ -31,3 +31,20 @@ def test_a_value_may_be_empty_and_have_equals_signs() -> None:
 def test_what_is_no_pair_names_its_option(text: str) -> None:
     with pytest.raises(UsageError, match=r"--conf: .* is not K=V"):
         list(pairs(["a=b", text], "--conf", "K=V"))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (None, None), ("0", 0), ("1048576", 1 << 20), ("1k", 1 << 10), ("20M", 20 << 20), ("20 MiB", 20 << 20),
+        ("20MB", 20_000_000), ("3g", 3 << 30), (" 2T ", 2 << 40),
+    ],
+)  # fmt: skip
+def test_numbers_of_bytes(text: str | None, count: int | None) -> None:
+    assert byte_count(text, "--max-rate") == count
+
+
+@pytest.mark.parametrize("text", ["", "M", "-1", "1.5M", "1B", "1P", "9" * 16, "1 M 2"])
+def test_what_is_no_number_of_bytes_names_its_option(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--max-rate: .* is not a number of bytes"):
+        byte_count(text, "--max-rate")

@@ -14,8 +14,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import rmqtool
+from rmqtool.commands.command_list import command_of_repair
 from rmqtool.commands.reading.verify import FIELDS
-from rmqtool.commands.reading.verify_judgement import repair_command
 from rmqtool.findings.registry import BY_ID, finding
 from rmqtool.report.sarif import sarif_text
 from rmqtool.report.screens.verify_screen import findings_lines
@@ -296,12 +296,12 @@ def test_a_report_that_can_no_longer_be_written_costs_no_finding(
 
 
 def test_what_to_run_fits_a_shell() -> None:
-    assert repair_command("verify --depth full", StoreLocation(Path("/a store/it's"))) == (
+    assert command_of_repair("verify --depth full", StoreLocation(Path("/a store/it's"))) == (
         "rmqtool verify --depth full '/a store/it'\"'\"'s'"
     )
-    assert repair_command("no-such-command", StoreLocation(Path("/x"))) is None
-    assert repair_command(None, StoreLocation(Path("/x"))) is None
-    assert repair_command("verify", StoreLocation(None, "s3://bucket/x")) is None
+    assert command_of_repair("no-such-command", StoreLocation(Path("/x"))) is None
+    assert command_of_repair(None, StoreLocation(Path("/x"))) is None
+    assert command_of_repair("verify", StoreLocation(None, "s3://bucket/x")) is None
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.commands.options.store import OpenedStore
+from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.reading import verify as verify_module
 from rmqtool.errors import UnreadableError
 from rmqtool.store.source import ByteSource

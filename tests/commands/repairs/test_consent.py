@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.repairs.consent import plan_with_sizes
+from rmqtool.commands.repairs.repair_plan import plan_with_sizes
 from rmqtool.errors import UnknownSizeError
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES

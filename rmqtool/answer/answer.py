@@ -1,17 +1,23 @@
-"""The one next step: a command that accepts the store and has something to do, or what a person must decide."""
+"""The answer about a store: its verdict, the exit code, and the one next step, a command or what a person must decide.
+
+A step names a command only where that accepts the store and has something to do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rmqtool.errors import how_to_install
+from rmqtool.answer.assessment import Assessment, StoreVerdict
+from rmqtool.answer.exit_codes import ExitCode
+from rmqtool.answer.opened_store import CommandLine, OpenedStore
+from rmqtool.errors import UnknownSizeError, how_to_install
+from rmqtool.repair.recover.log_steps import demand_shown_size
+from rmqtool.sides.timer.loaded import timer_files
 from rmqtool.sides.unread import ReadBy
+from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.unproven_sizes import SIZE_UNKNOWN
-from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.tally import FindingTally
-from rmqtool.verdict.verdict import Assessment, StoreVerdict
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,19 @@ class NextStep:
         """What every command that judges a store has in its JSON."""
         step = {"command": self.command, "reason": self.reason}
         return {"next_step": step, "needs_decision": self.needs_decision}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command says of a store in the end."""
+
+    assessment: Assessment
+    step: NextStep
+    exit_code: ExitCode
+
+    def as_json(self) -> dict[str, Any]:
+        """What the JSON of every command that judges a store ends with."""
+        return {**self.assessment.as_json(), **self.step.as_json()}
 
 
 def blocked_step(assessment: Assessment) -> NextStep | None:
@@ -75,47 +94,40 @@ def cut_step(line: CommandLine, command: str) -> NextStep:
     return NextStep(line(command), "a person must decide whether the records that came back are discarded:", True)
 
 
-def step_after_verify(
-    line: CommandLine, assessment: Assessment, repair: str | None, tally: FindingTally, unknown: Sequence[str],
-    *, left_out: bool,
-) -> NextStep:  # fmt: skip
-    """What to do about what was found.
+def unknown_to_repair(
+    opened: OpenedStore, *, queues: bool = False, index: bool = False, timer: bool = False, compaction: bool = False
+) -> Iterator[str]:
+    """What a repair has to know and nothing in the store shows, as sentences.
 
     Args:
-        repair: the command that repairs most of it; None where none does.
-        unknown: see `repair_step`.
-        left_out: whether options or a time limit left something out, so that verify itself can continue.
+        queues, index, timer, compaction: whether the repair writes them.
     """
-    if (step := blocked_step(assessment)) is not None:
-        return step
-    if repair is not None:
-        return repair_step(line, repair, "repair what was found:", unknown)
-    if tally.cut is not None and line.is_local:
-        return cut_step(line, tally.cut)
-    if tally.remedy is not None:
-        return NextStep(None, tally.remedy, True)
-    if left_out and all(files.read_by is not ReadBy.SIZES for files in assessment.not_looked_at):
-        return NextStep(line("verify"), "check what was left out:")
-    if assessment.verdict is StoreVerdict.WILL_NOT_START:
-        return NextStep(None, "rmqtool does not repair this: correct by hand what keeps the broker from starting", True)
-    if assessment.verdict is not StoreVerdict.OK:
-        return undecoded_step(assessment, line)
-    return NextStep(None, "nothing to do")
+    store = opened.store
+    if not opened.is_version_known:
+        yield "nothing in the store shows its broker version; add --broker-version X.Y.Z"
+    if (unread := opened.unread_sizes) is not None:
+        yield str(unread)
+    try:
+        demand_shown_size(store)
+        # Late, for repairs bring numpy with them, which `info` must not wait for.
+        if timer:
+            from rmqtool.repair.timer import log_file_size
 
+            log_file_size(store, timer_files(store).log_file_size)
+        if compaction:
+            from rmqtool.repair.compaction import compaction_sizes
 
-def step_after_forecast(
-    line: CommandLine, assessment: Assessment, repair: str, unknown: Sequence[str] = ()
-) -> NextStep:
-    """What to do before a broker is started.
+            compaction_sizes(store)
+        if not (queues or index):
+            return
+        from rmqtool.repair.derived.builder import dispatch_settings, index_shape_of, sizes_of
+        from rmqtool.repair.derived.request import BuildOptions
 
-    Args:
-        repair: the command that keeps what a start would lose.
-        unknown: see `repair_step`.
-    """
-    if (step := blocked_step(assessment)) is not None:
-        return step
-    if assessment.verdict is StoreVerdict.OK:
-        return NextStep(None, "nothing to do; the broker can be started")
-    if assessment.verdict is StoreVerdict.NOT_FULLY_CHECKED:
-        return undecoded_step(assessment, line)
-    return repair_step(line, repair, "repair the store before the broker is started:", unknown)
+        store = with_dledger_log(store) if opened.rules.dledger else store
+        if queues and store.queue_database is None:  # units in RocksDB are in no file of a set size
+            settings = dispatch_settings(store, opened.rules, BuildOptions())
+            sizes_of(store, BuildOptions(), settings, demands=True)
+        if index:
+            index_shape_of(store, demands=True)
+    except UnknownSizeError as error:
+        yield str(error).removeprefix(f"{store.view.label}: ")

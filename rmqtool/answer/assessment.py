@@ -113,15 +113,18 @@ class Assessment:
             case StoreVerdict.WILL_NOT_START:
                 versions = ", ".join(self.start_failures)
                 reasons = "; ".join(dict.fromkeys(self.start_failures.values()))
-                return (
-                    f"brokers ({versions}) fail at {reasons}"
-                    if len(self.start_failures) > 1
-                    else (f"a broker {versions} fails at {reasons}")
-                )
+                if len(self.start_failures) > 1:
+                    return f"brokers ({versions}) fail at {reasons}"
+                return f"a broker {versions} fails at {reasons}"
             case StoreVerdict.WOULD_LOSE:
                 return f"{counted(self.lost, 'message')} would be lost"
             case StoreVerdict.DAMAGED:
-                return self._damage()
+                parts = []
+                if self.damaged:
+                    parts.append(f"{counted(self.damaged, 'record')} unreadable or wrong")
+                if self.missing_files:
+                    parts.append(f"{counted(self.missing_files, 'log file')} missing")
+                return "; ".join(parts)
             case StoreVerdict.INCONSISTENT:
                 return self.inconsistent or ""
             case StoreVerdict.NOT_FULLY_CHECKED:
@@ -129,14 +132,6 @@ class Assessment:
                 return f"no problems in what was checked; not checked: {left_out}"
             case StoreVerdict.OK:
                 return "no problems found"
-
-    def _damage(self) -> str:
-        parts = []
-        if self.damaged:
-            parts.append(f"{counted(self.damaged, 'record')} unreadable or wrong")
-        if self.missing_files:
-            parts.append(f"{counted(self.missing_files, 'log file')} missing")
-        return "; ".join(parts)
 
 
 def _some(texts: list[str] | tuple[str, ...]) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rmqtool.answer.assessment import Assessment, MissingLog, StoreVerdict
 from rmqtool.sides.unread import UnreadFiles
-from rmqtool.verdict.verdict import Assessment, MissingLog, StoreVerdict
 
 UNREAD = UnreadFiles("index", "index", "index files")
 GRADES: list[tuple[StoreVerdict, dict[str, Any], str]] = [

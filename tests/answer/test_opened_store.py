@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.verdict.command_line import CommandLine
+from rmqtool.answer.opened_store import CommandLine
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from rmqtool.commands.options.store import OpenedStore
+from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.findings.account import Account
 from rmqtool.findings.finding import (
     REBUILD_COMPACTION,
@@ -36,8 +36,25 @@ class BesideLog:
     @classmethod
     def of(cls, opened: OpenedStore) -> Self:
         """Look at a store."""
-        timer, delays, compaction = _timer_effects(opened), _delay_effects(opened), _compaction_effects(opened)
-        return cls(tuple(timer), tuple(delays), tuple(compaction), opened.in_use)
+        levels, level_count = opened.conf.delay_levels if opened.conf is not None else None, None
+        if levels is not None:
+            with suppress(ValueError):  # no broker starts with it, which the forecast says
+                level_count = len(parse_delay_levels(levels))
+        of_delays = sorted(delay_findings(opened.store, opened.rules, level_count), key=lambda finding: finding.place)
+        delays = [
+            {
+                "id": finding.id,
+                "severity": finding.severity.value,
+                "level": (finding.queue_id or 0) + 1,
+                "count": finding.count,
+                "message": finding.message,
+                "brokers": _brokers(finding.id),
+            }
+            for finding in of_delays
+        ]
+        timer = tuple(_effects(timer_findings(opened.store, opened.rules, Account())))
+        compaction = tuple(_effects(compaction_findings(opened.store, opened.rules, Account())))
+        return cls(timer, tuple(delays), compaction, opened.in_use)
 
     @property
     def wrong_delays(self) -> list[dict[str, Any]]:
@@ -59,17 +76,8 @@ class BesideLog:
         return [effect for effect in self.delays if effect["id"] == LEVEL_MISSING]
 
 
-def _timer_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
-    """What is wrong with the timer, and what a broker makes of it, kind by kind."""
-    return _effects(timer_findings(opened.store, opened.rules, Account()))
-
-
-def _compaction_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
-    """The same of compacted topics."""
-    return _effects(compaction_findings(opened.store, opened.rules, Account()))
-
-
 def _effects(findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
+    """What is wrong, and what a broker makes of it, kind by kind."""
     of_kinds: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda finding: finding.place):
         if finding.severity is not Severity.NOTE:
@@ -77,23 +85,6 @@ def _effects(findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
     for kind, of_kind in of_kinds.items():
         count = sum(finding.count for finding in of_kind)
         yield {"id": kind, "count": count, "message": of_kind[0].message, "brokers": _brokers(kind)}
-
-
-def _delay_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
-    """Levels of which a broker would deliver messages a second time, or never."""
-    levels, level_count = opened.conf.delay_levels if opened.conf is not None else None, None
-    if levels is not None:
-        with suppress(ValueError):  # no broker starts with it, which the forecast says
-            level_count = len(parse_delay_levels(levels))
-    for finding in sorted(delay_findings(opened.store, opened.rules, level_count), key=lambda finding: finding.place):
-        yield {
-            "id": finding.id,
-            "severity": finding.severity.value,
-            "level": (finding.queue_id or 0) + 1,
-            "count": finding.count,
-            "message": finding.message,
-            "brokers": _brokers(finding.id),
-        }
 
 
 def _brokers(kind: str) -> str:

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from rmqtool.answer.start import start_failures
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.store.directory import survey
 from rmqtool.store.view import DirectoryView, Entry
-from rmqtool.verdict.start import start_failures
 
 
 class CountedView(DirectoryView):

@@ -7,12 +7,12 @@ import pwd
 import shlex
 from typing import Final
 
+from rmqtool.answer.assessment import NAMED_MAX, MissingLog
 from rmqtool.engine.reading.log_presence import absent_directories, is_log_missing, log_holders, places_of_log
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import dledger_logs
 from rmqtool.store.file_kinds import FileKind, is_file_of_tool
 from rmqtool.store.view import DirectoryView, UnreadPlace
-from rmqtool.verdict.verdict import NAMED_MAX, MissingLog
 
 _LOG: Final = "commitlog"
 _UNUSED: Final = frozenset({FileKind.RMQTOOL, FileKind.UNKNOWN})
@@ -34,16 +34,12 @@ def missing_log(store: Store) -> MissingLog | None:
     setting = " (of DLedger: storePathDLedgerCommitLog of its properties file, --broker-conf FILE)"
     path = f"the path is right{setting if dledger_logs(store) else ''}"
     text = f"{what}: check that its disk is mounted and {path}, and do not start the broker: {harm}"
-    return MissingLog(text, _log_options(store, holders))
-
-
-def _log_options(store: Store, holders: tuple[str, ...]) -> str:
-    """Options that name the directories of a log; those that are where they are looked for count too."""
-    if not (holders and isinstance(store.view, DirectoryView)):
-        return ""
-    known = (segment.path.rpartition("/")[0] for segment in store.loadable_log)
-    paths = (store.view.root / path for path in dict.fromkeys((*known, *holders)))
-    return " ".join(f"--commitlog {shlex.quote(str(path))}" for path in paths)
+    options = ""  # that name the directories of the log; those that are where they are looked for count too
+    if holders and isinstance(store.view, DirectoryView):
+        known = (segment.path.rpartition("/")[0] for segment in store.loadable_log)
+        paths = (store.view.root / path for path in dict.fromkeys((*known, *holders)))
+        options = " ".join(f"--commitlog {shlex.quote(str(path))}" for path in paths)
+    return MissingLog(text, options)
 
 
 def unreadable_files(store: Store) -> tuple[UnreadPlace, ...]:
@@ -74,15 +70,11 @@ def reader_command(store: Store, command: str) -> str:
     owners = sorted(store.owner_ids)
     if not isinstance(store.view, DirectoryView) or not owners:
         return ""
-    owner = _user_name(owners[0])
-    return f"Run as the files' owner: sudo -u {shlex.quote(owner)} {command}"
-
-
-def _user_name(user_id: int) -> str:
     try:
-        return pwd.getpwuid(user_id).pw_name
+        owner = pwd.getpwuid(owners[0]).pw_name
     except KeyError:
-        return f"#{user_id}"
+        owner = f"#{owners[0]}"
+    return f"Run as the files' owner: sudo -u {shlex.quote(owner)} {command}"
 
 
 _HAS_EFFECTIVE: Final = os.access in os.supports_effective_ids

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rmqtool.answer.tally import FindingTally
 from rmqtool.findings.finding import Finding, Severity
-from rmqtool.verdict.tally import FindingTally
 
 
 def tally_of(*findings: tuple[str, str, str | None]) -> FindingTally:

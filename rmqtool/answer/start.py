@@ -1,14 +1,19 @@
-"""Why brokers would not load a store: names and lengths of its files tell, before a record is read."""
+"""What names, lengths and permissions of a store's files come to, and why brokers would not load it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from rmqtool.answer.assessment import Assessment
+from rmqtool.answer.opened_store import CommandLine, OpenedStore
+from rmqtool.answer.presence import missing_log, reader_command, unreadable_files
+from rmqtool.answer.tally import FindingTally
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast import load
 from rmqtool.forecast.load import LoadFailure
+from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.config.config_json import TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Store
@@ -18,6 +23,34 @@ from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.unproven_sizes import is_log_file_size_known
 from rmqtool.store.view import StoreView
+
+
+def assessment_of_files(
+    opened: OpenedStore,
+    line: CommandLine,
+    command: str,
+    tally: FindingTally,
+    coverage: Iterable[UnreadFiles],
+    *,
+    is_log_decoded: bool,
+) -> Assessment:
+    """What the files come to, with the findings about them.
+
+    Args:
+        command: the one that is running, which another user may have to run.
+        coverage: what was not looked at.
+    """
+    store = opened.store
+    return Assessment(
+        log_missing=missing_log(store),
+        unreadable=tuple(map(str, unreadable_files(store))),
+        reader=reader_command(store, line(command)),
+        start_failures=start_failures(store, opened.rules, opened.possible_versions),
+        damaged=tally.damaged,
+        missing_files=tally.missing_files,
+        inconsistent=tally.inconsistent(is_log_decoded=is_log_decoded),
+        not_looked_at=tuple(coverage),
+    )
 
 
 def start_failures(store: Store, rules: BrokerRules, possible: Iterable[str] = ()) -> Mapping[str, str]:
