@@ -125,6 +125,10 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """The object of `diff --format json`."""
         divergence = self.divergence
+        counts = None
+        if self.messages is not None:
+            counts = {"in_both": self.a.totals.messages - self.messages[Kind.ONLY_A].count}
+            counts |= {kind.value.replace("-", "_"): differences.count for kind, differences in self.messages.items()}
         return {
             "equal": self.is_equal,
             "compared": "messages" if self.by_messages else "replicas",
@@ -138,7 +142,7 @@ class Comparison:
                 "listed": [list(difference) for difference in self.differing.first[: self.limit]],
             },
             "unresolved_blocks": self.unresolved_blocks,
-            "messages": self._counts(),
+            "messages": counts,
             "topics": list(self._topics()),
             "differences": list(self.message_rows()),
             "queue_difference_count": len(self.queue_differences),
@@ -181,12 +185,6 @@ class Comparison:
             message["reason"] = reason(int(row["physical_offset"]), against.totals).value
         return message
 
-    def _counts(self) -> dict[str, int] | None:
-        if self.messages is None:
-            return None
-        counts = {kind.value.replace("-", "_"): differences.count for kind, differences in self.messages.items()}
-        return {"in_both": self.a.totals.messages - self.messages[Kind.ONLY_A].count, **counts}
-
     def _topics(self) -> Iterable[dict[str, Any]]:
         none = TopicTotal()
         by_topic: dict[bytes, Counter[Kind]] = defaultdict(Counter)
@@ -205,14 +203,14 @@ class Comparison:
             counts = {
                 kind.value.replace("-", "_"): None if self.messages is None else by_topic[topic][kind] for kind in Kind
             }
-            yield {**topic_fields, **counts, "differs": self._topic_differs(topic, a, b, counts)}
-
-    def _topic_differs(self, topic: bytes, a: TopicTotal, b: TopicTotal, counts: Mapping[str, Any]) -> bool | None:
-        if self.messages is not None:
-            return any(counts.values())
-        if self.topics_differ is not None:
-            return topic in self.topics_differ
-        return True if a.messages != b.messages else None
+            differs: bool | None
+            if self.messages is not None:
+                differs = any(counts.values())
+            elif self.topics_differ is not None:
+                differs = topic in self.topics_differ
+            else:
+                differs = True if a.messages != b.messages else None
+            yield {**topic_fields, **counts, "differs": differs}
 
 
 def reason(physical_offset: int, other: LogTotals) -> Reason:
