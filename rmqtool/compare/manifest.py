@@ -122,9 +122,9 @@ class Description:
                 (str(topic), _whole(at)): (_whole(low, optional=True), _whole(high, optional=True))
                 for topic, at, low, high in ends
             }
-        config = {
-            (str(file), str(table), str(entry)): _json_text(text) for file, table, entry, text in document["config"]
-        }
+        config = {(str(file), str(table), str(entry)): str(text) for file, table, entry, text in document["config"]}
+        for text in config.values():
+            json.loads(text)
         files_of_store = document.get("other_files")
         if files_of_store is not None:
             files_of_store = {str(path): str(digest) for path, digest in files_of_store.items()}
@@ -302,8 +302,12 @@ class _Stream:
 
 def packed_rows(rows: Array) -> bytes:
     """Rows of a block column by column; of a queue offset only what the message before in the queue does not tell."""
+    order = np.argsort(rows["queue"], kind="stable")
+    steps = rows["queue_offset"].copy()  # less one more than that of the message before in the same queue
+    again = np.diff(rows["queue"][order]) == 0
+    steps[order[1:][again]] -= rows["queue_offset"][order[:-1][again]] + 1
     return b"".join(
-        (_steps(rows) if name == "queue_offset" else rows[name]).astype(kind).tobytes() for name, kind in COLUMNS
+        (steps if name == "queue_offset" else rows[name]).astype(kind).tobytes() for name, kind in COLUMNS
     )  # of `whole` the lower bits stay
 
 
@@ -339,15 +343,6 @@ def unpacked_rows(raw: bytes, count: int, begin: int, end: int, translation: Arr
     )
     rows["queue"][messages] = translation[rows["queue"][messages]]
     return rows
-
-
-def _steps(rows: Array) -> Array:
-    """Queue offsets less one more than that of the message before in the same queue."""
-    order = np.argsort(rows["queue"], kind="stable")
-    steps = rows["queue_offset"].copy()
-    again = np.diff(rows["queue"][order]) == 0
-    steps[order[1:][again]] -= rows["queue_offset"][order[:-1][again]] + 1
-    return steps
 
 
 def _chunk(file: BinaryIO, place: int, plain_max: int) -> bytes:
@@ -402,11 +397,6 @@ def _count(value: Any) -> int:
     if not 0 <= number < 1 << 62:
         raise ValueError(f"{value!r} is not a valid size or position")
     return number
-
-
-def _json_text(text: Any) -> str:
-    json.loads(str(text))
-    return str(text)
 
 
 def _text(name: bytes) -> str:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from rmqtool.compare.join import Differences, Kind
 from rmqtool.compare.log_merge import RangeList
@@ -16,8 +16,6 @@ from rmqtool.compare.rows import Array, LogTotals, TopicTotal
 from rmqtool.engine.reading.resurrected_tail import ResurrectedTail
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.formats.queue_name import QueueKey, topic_text
-
-SIDES: Final = ("a", "b")
 
 
 class Relation(StrEnum):
@@ -146,9 +144,13 @@ class Comparison:
             "topics": list(self._topics()),
             "differences": list(self.message_rows()),
             "queue_difference_count": len(self.queue_differences),
-            "queues": [_queue(difference) for difference in self.queue_differences[: self.limit]],
+            "queues": list(map(_queue_row, self.queue_differences[: self.limit])),
             "config_difference_count": len(self.config_differences),
-            "config": [_config(difference) for difference in self.config_differences[: self.limit]],
+            "config": [
+                {"file": one.file, "table": one.table, "entry": one.entry}
+                | {side: None if text is None else json.loads(text) for side, text in (("a", one.a), ("b", one.b))}
+                for one in self.config_differences[: self.limit]
+            ],
             "epochs_agree_until": self.epochs,
             "not_compared": [*self.not_compared, *(files.text for files in self.unequal_files)],
             "problems": list(self.problems),
@@ -237,15 +239,8 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _queue(difference: QueueDifference) -> dict[str, Any]:
-    fields: dict[str, Any] = {"topic": difference.topic, "queue_id": difference.queue_id}
-    for name, bounds in zip(SIDES, (difference.a, difference.b), strict=True):
-        fields[f"{name}_min"], fields[f"{name}_max"] = bounds or (None, None)
-    return fields
-
-
-def _config(difference: ConfigDifference) -> dict[str, Any]:
-    values = {
-        name: None if text is None else json.loads(text) for name, text in zip(SIDES, difference[3:], strict=True)
-    }
-    return {"file": difference.file, "table": difference.table, "entry": difference.entry, **values}
+def _queue_row(difference: QueueDifference) -> dict[str, Any]:
+    row: dict[str, Any] = {"topic": difference.topic, "queue_id": difference.queue_id}
+    for side, bounds in (("a", difference.a), ("b", difference.b)):
+        row[f"{side}_min"], row[f"{side}_max"] = bounds or (None, None)
+    return row

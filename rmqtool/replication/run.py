@@ -157,6 +157,12 @@ class _MirrorRun:
                 self._copy_config()
             on_turn()
 
+        def synced() -> None:
+            if builder is not None and time.monotonic() - self._built_at >= BUILD_SYNC_SECONDS:
+                builder.sync()
+                self._note_state()
+                self._built_at = time.monotonic()
+
         builder = self._builder
         mirror = Mirror(
             self._request.address,
@@ -164,7 +170,7 @@ class _MirrorRun:
             self._request.options,
             self._status,
             on_written=builder.dispatch if builder is not None else lambda _offset, _block: None,
-            on_synced=self._sync_builder_if_due,
+            on_synced=synced,
             should_stop=should_stop,
             on_turn=turn,
         )
@@ -212,12 +218,6 @@ class _MirrorRun:
             log_end=copy.end,
         )
         return stack.enter_context(builder)
-
-    def _sync_builder_if_due(self) -> None:
-        if self._builder is not None and time.monotonic() - self._built_at >= BUILD_SYNC_SECONDS:
-            self._builder.sync()
-            self._note_state()
-            self._built_at = time.monotonic()
 
     def _copy_config(self) -> None:
         self._config_at = time.monotonic()
