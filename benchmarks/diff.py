@@ -18,8 +18,7 @@ from benchmarks.logs import log_files, write_log
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import best, over_blocks, run_python, walk_all
 from rmqtool.compare.log_side import StoreLog, Terms
-from rmqtool.compare.manifest import ManifestLog
-from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.manifest import ManifestLog, write_manifest
 from rmqtool.compare.metadata import StoreMetadata
 from rmqtool.compare.result import Comparison
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare

@@ -12,7 +12,6 @@ from typing import Any
 from rocksdict import BlockBasedOptions, Options, Rdict
 
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures.damages import rocksdb as damage_rocksdb
 from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import Damage, Harm, damage_store
 from rmqtool.formats.rocksdb.queue import DISPATCHED_KEY, offset_key
@@ -147,7 +146,7 @@ MANIFEST_CUT = Case("MANIFEST cut", files("MANIFEST*", half), ("consumequeue.beh
 CASES = (
     *HARMLESS,
     MANIFEST_CUT,
-    *(damage_case(damage) for damage in DAMAGES.values() if damage.apply.__module__ == damage_rocksdb.__name__),
+    *(damage_case(damage) for damage in DAMAGES.values() if damage.name.startswith("rocksdb-")),
 )
 """Done to the golden store `NAME`."""
 BY_NAME = {case.name: case for case in CASES}

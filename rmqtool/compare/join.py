@@ -64,11 +64,6 @@ class Differences:
         del self.listed[self.limit :]
 
 
-def partition_by_identity(rows: Array, partition_count: int) -> Array:
-    """The partition of each row, the same for equal identities."""
-    return (rows["identity"] % np.uint64(partition_count)).astype(np.int64)
-
-
 def join(spill: Spill, pairs: Spill, limit: int) -> dict[Kind, Differences]:
     """Join all partitions.
 
@@ -97,7 +92,8 @@ def join_rows(here: Array, there: Array, pairs: Spill, differences: dict[Kind, D
 def _join_single(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Differences]) -> tuple[Array, Array]:
     """Join the identities that each side has at most once, which are nearly all; the rows of the others."""
     here, there = (rows[np.argsort(rows["identity"])] for rows in (here, there))
-    many = np.unique(np.concatenate([_repeated(rows["identity"]) for rows in (here, there)]))
+    ordered = here["identity"], there["identity"]
+    many = np.unique(np.concatenate([one[1:][one[1:] == one[:-1]] for one in ordered]))  # those of several rows
     left, right = (_among(rows["identity"], many) for rows in (here, there))
     rests = here[left], there[right]
     if many.size:
@@ -107,12 +103,6 @@ def _join_single(here: Array, there: Array, pairs: Spill, differences: dict[Kind
     differences[Kind.ONLY_A].add(here[~in_both[0]])
     differences[Kind.ONLY_B].add(there[~in_both[1]])
     return rests
-
-
-def _repeated(ordered: Array) -> Array:
-    """The values that an ordered array has more than once."""
-    repeated: Array = ordered[1:][ordered[1:] == ordered[:-1]]
-    return repeated
 
 
 def _among(values: Array, ordered: Array) -> Array:

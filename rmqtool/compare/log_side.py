@@ -29,7 +29,7 @@ from rmqtool.engine.reading.resurrected_tail import ResurrectedTail, resurrected
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
 from rmqtool.scan.digest import Digests, batch_digests
-from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, reader_for, walk_split
+from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, reader_for, walk_split
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, whole_file
 from rmqtool.scan.walk import Batch, Walk
@@ -91,6 +91,7 @@ class StoreLog:
     Attributes:
         problems: files that could not be opened, as sentences.
         left_out: files that are no part of the log, as sentences.
+        splits: the files, to be walked.
     """
 
     has_rows = True
@@ -112,24 +113,21 @@ class StoreLog:
                 continue
             files.append(LogFile(partial(store.view.open, segment.path), segment.start))
             end = segment.end
-        self._plan: LogPlan = plan_log(files)
-        self.record_crc = carries_record_crc(self._plan.splits)
-        self._compiled = compiled
-        self.files = tuple(Span(split.physical_offset, split.source.size) for split in self._plan.splits)
-
-    def split(self, number: int) -> Split:
-        """A file to walk."""
-        return self._plan.splits[number]
+        plan = plan_log(files)
+        self._data_bytes, self._compiled = plan.data_bytes, compiled
+        self.splits = plan.splits
+        self.record_crc = carries_record_crc(self.splits)
+        self.files = tuple(Span(split.physical_offset, split.source.size) for split in self.splits)
 
     def walk(self, split: Split) -> Walk:
         """The walk of a split of this log."""
         # Chosen where the walk is made, which may be another machine than the one that planned it.
-        make_reader = reader_for(self._plan.data_bytes, self._compiled)
+        make_reader = reader_for(self._data_bytes, self._compiled)
         return walk_split(split, make_reader(), ScanOptions(record_crc=self.record_crc))
 
     def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> FileBlocks:
         return FileBlocks(
-            self.walk(self.split(number)),
+            self.walk(self.splits[number]),
             numbers,
             terms.block_size,
             by_content=terms.by_content,
@@ -137,14 +135,14 @@ class StoreLog:
         )
 
     def close(self, number: int) -> None:
-        self.split(number).source.close()
+        self.splits[number].source.close()
 
     def equal_file(self, number: int, other: StoreLog, other_number: int) -> LogTotals | None:
         """Totals of a file that is the same in another log, byte for byte; None where it is not.
 
         The file is walked once, and no digest is made.
         """
-        here, there = self.split(number), other.split(other_number)
+        here, there = self.splits[number], other.splits[other_number]
         if self.files[number] != other.files[other_number] or here.more_follows != there.more_follows:
             return None
         if self.record_crc != other.record_crc:
@@ -175,9 +173,9 @@ class StoreLog:
 
     def tail(self) -> ResurrectedTail | None:
         """Old records at the end of the log that came back after a truncation; reads the last file with records."""
-        if not self._plan.splits:
+        if not self.splits:
             return None
-        split = self._plan.splits[-1]
+        split = self.splits[-1]
         with closing(split.source):
             return resurrected_tail(lambda: self.walk(split).batches())
 
@@ -189,7 +187,7 @@ class StoreLog:
         ]
         if numbers[0] is None or numbers[1] is None:
             return None
-        here, there = self.split(numbers[0]), other.split(numbers[1])
+        here, there = self.splits[numbers[0]], other.splits[numbers[1]]
         if here.physical_offset != there.physical_offset:
             return None
         try:

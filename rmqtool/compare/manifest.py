@@ -1,4 +1,4 @@
-"""A manifest: what another machine must know of a store to compare it, in one file. Here the layout, and its reader.
+"""A manifest: what another machine must know of a store to compare it, in one file: layout, writer and reader.
 
     first line  `rmqtool manifest 1` and a line end
     chunks      one for each block of the log, if there are rows; then the table of blocks; then the description
@@ -25,12 +25,14 @@ from zlib import crc32
 import numpy as np
 import zstandard
 
-from rmqtool.compare.log_side import Span, Terms
+from rmqtool.compare.log_side import Span, StoreLog, Terms
 from rmqtool.compare.metadata import StoreMetadata
 from rmqtool.compare.rows import ROW, Array, Block, LogTotals, QueueNumbers, TopicTotal
+from rmqtool.compare.run import ComparedStore
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.queue_name import QueueKey
+from rmqtool.report.own_file import OwnFile, replaced_own
 from rmqtool.store.source import reason
 
 VERSION: Final = 1
@@ -53,6 +55,8 @@ PLAIN_MAX: Final = 1 << 30
 PACKED_MAX: Final = 64
 """How many times smaller a table or a description can be packed; what claims more is no manifest."""
 BLOCK_SIZE_MAX: Final = 64 << 20
+_LEVEL: Final = 1
+"""Of packing: most of a manifest is digests, which no effort makes smaller."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,10 @@ class Description:
             ValueError, KeyError, TypeError: it is none.
         """
         log = {name: _whole(document["log"][name], optional=name in ("begin", "end")) for name in _TOTALS}
-        topics = {_bytes(name): _topic(*numbers) for name, *numbers in document["topics"]}
+        topics = {
+            _bytes(name): TopicTotal(_count(messages), _count(byte_count), _whole(digest, optional=True))
+            for name, messages, byte_count, digest in document["topics"]
+        }
         files = tuple(Span(_count(start), _count(size)) for start, size in document["files"])
         if any(one.end > other.start for one, other in pairwise(files)):
             raise ValueError("its files overlap")
@@ -109,10 +116,15 @@ class Description:
         if not RECORD_SIZE_MIN <= block_size <= BLOCK_SIZE_MAX:
             raise ValueError("not a possible block size")
         ends = document["queue_ends"]
-        queues = None if ends is None else {(str(topic), _whole(at)): _bounds(*bounds) for topic, at, *bounds in ends}
-        config = {
-            (str(file), str(table), str(entry)): _json_text(text) for file, table, entry, text in document["config"]
-        }
+        queues = None
+        if ends is not None:
+            queues = {
+                (str(topic), _whole(at)): (_whole(low, optional=True), _whole(high, optional=True))
+                for topic, at, low, high in ends
+            }
+        config = {(str(file), str(table), str(entry)): str(text) for file, table, entry, text in document["config"]}
+        for text in config.values():
+            json.loads(text)
         files_of_store = document.get("other_files")
         if files_of_store is not None:
             files_of_store = {str(path): str(digest) for path, digest in files_of_store.items()}
@@ -130,6 +142,73 @@ class Description:
 
 
 _TOTALS: Final = ("begin", "end", "bad_ranges", "bad_bytes", "tail_bytes", "unreadable_bytes")
+
+
+def write_manifest(
+    path: Path,
+    subject: ComparedStore,
+    made_by: str,
+    terms: Terms,
+    *,
+    has_rows: bool,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Description:
+    """Write a manifest; one that is there is replaced once the new one is whole.
+
+    Args:
+        subject: whose log is that of a store.
+        has_rows: keep a digest of each message, and not of blocks only.
+
+    Raises:
+        RefusedError: another file is there.
+        WriteError: the file cannot be written.
+    """
+    log = subject.log
+    assert isinstance(log, StoreLog)
+    with replaced_own(path, OwnFile.MANIFEST) as file:
+        file.write(FIRST_LINE + b"%d\n" % VERSION)
+        numbers = QueueNumbers()
+        totals = LogTotals()
+        tables = [np.empty(0, BLOCK)]
+        total = sum(span.size for span in log.files)
+        for number, span in enumerate(log.files):
+            stream = log.stream(number, numbers, terms)
+            table: list[tuple[int, int, int, int, int]] = []
+            for block in stream.blocks():
+                assert block.rows is not None
+                place = _put(file, packed_rows(block.rows)) if has_rows else 0
+                table.append((block.begin, block.end, block.digest, place, len(block.rows)))
+                if on_progress is not None:
+                    on_progress(block.end - log.files[0].start, total)
+            tables.append(np.array(table, BLOCK))
+            totals.merge(stream.totals)
+            log.close(number)
+            if on_progress is not None:
+                on_progress(span.end - log.files[0].start, total)
+        description = Description(
+            subject.label,
+            made_by,
+            terms,
+            has_rows,
+            log.files,
+            tuple(numbers.keys) if has_rows else (),
+            totals,
+            subject.facts,
+            subject.not_compared,
+        )
+        table_at = _put(file, np.concatenate(tables).tobytes())
+        description_at = _put(file, json.dumps(description.as_json()).encode("ascii"))
+        file.write(TRAILER.pack(table_at, description_at, TRAILER_MARK))
+        return description
+
+
+def _put(file: BinaryIO, plain: bytes) -> int:
+    """Write a chunk; its place."""
+    place = file.tell()
+    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(plain)
+    file.write(CHUNK.pack(len(packed), len(plain), crc32(packed)))
+    file.write(packed)
+    return place
 
 
 class ManifestLog:
@@ -223,8 +302,12 @@ class _Stream:
 
 def packed_rows(rows: Array) -> bytes:
     """Rows of a block column by column; of a queue offset only what the message before in the queue does not tell."""
+    order = np.argsort(rows["queue"], kind="stable")
+    steps = rows["queue_offset"].copy()  # less one more than that of the message before in the same queue
+    again = np.diff(rows["queue"][order]) == 0
+    steps[order[1:][again]] -= rows["queue_offset"][order[:-1][again]] + 1
     return b"".join(
-        (_steps(rows) if name == "queue_offset" else rows[name]).astype(kind).tobytes() for name, kind in COLUMNS
+        (steps if name == "queue_offset" else rows[name]).astype(kind).tobytes() for name, kind in COLUMNS
     )  # of `whole` the lower bits stay
 
 
@@ -260,15 +343,6 @@ def unpacked_rows(raw: bytes, count: int, begin: int, end: int, translation: Arr
     )
     rows["queue"][messages] = translation[rows["queue"][messages]]
     return rows
-
-
-def _steps(rows: Array) -> Array:
-    """Queue offsets less one more than that of the message before in the same queue."""
-    order = np.argsort(rows["queue"], kind="stable")
-    steps = rows["queue_offset"].copy()
-    again = np.diff(rows["queue"][order]) == 0
-    steps[order[1:][again]] -= rows["queue_offset"][order[:-1][again]] + 1
-    return steps
 
 
 def _chunk(file: BinaryIO, place: int, plain_max: int) -> bytes:
@@ -323,19 +397,6 @@ def _count(value: Any) -> int:
     if not 0 <= number < 1 << 62:
         raise ValueError(f"{value!r} is not a valid size or position")
     return number
-
-
-def _topic(messages: Any, byte_count: Any, digest: Any) -> TopicTotal:
-    return TopicTotal(_count(messages), _count(byte_count), _whole(digest, optional=True))
-
-
-def _bounds(low: Any, high: Any) -> tuple[int | None, int | None]:
-    return _whole(low, optional=True), _whole(high, optional=True)
-
-
-def _json_text(text: Any) -> str:
-    json.loads(str(text))
-    return str(text)
 
 
 def _text(name: bytes) -> str:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from rmqtool.compare.join import Differences, Kind
 from rmqtool.compare.log_merge import RangeList
@@ -16,8 +16,6 @@ from rmqtool.compare.rows import Array, LogTotals, TopicTotal
 from rmqtool.engine.reading.resurrected_tail import ResurrectedTail
 from rmqtool.formats.queue_name import QueueKey, topic_text
 from rmqtool.sides.unread import UnreadFiles
-
-SIDES: Final = ("a", "b")
 
 
 class Relation(StrEnum):
@@ -125,6 +123,10 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """The object of `diff --format json`."""
         divergence = self.divergence
+        counts = None
+        if self.messages is not None:
+            counts = {"in_both": self.a.totals.messages - self.messages[Kind.ONLY_A].count}
+            counts |= {kind.value.replace("-", "_"): differences.count for kind, differences in self.messages.items()}
         return {
             "equal": self.is_equal,
             "compared": "messages" if self.by_messages else "replicas",
@@ -138,13 +140,17 @@ class Comparison:
                 "listed": [list(difference) for difference in self.differing.first[: self.limit]],
             },
             "unresolved_blocks": self.unresolved_blocks,
-            "messages": self._counts(),
+            "messages": counts,
             "topics": list(self._topics()),
             "differences": list(self.message_rows()),
             "queue_difference_count": len(self.queue_differences),
-            "queues": [_queue(difference) for difference in self.queue_differences[: self.limit]],
+            "queues": list(map(_queue_row, self.queue_differences[: self.limit])),
             "config_difference_count": len(self.config_differences),
-            "config": [_config(difference) for difference in self.config_differences[: self.limit]],
+            "config": [
+                {"file": one.file, "table": one.table, "entry": one.entry}
+                | {side: None if text is None else json.loads(text) for side, text in (("a", one.a), ("b", one.b))}
+                for one in self.config_differences[: self.limit]
+            ],
             "epochs_agree_until": self.epochs,
             "not_compared": [*self.not_compared, *(files.text for files in self.unequal_files)],
             "problems": list(self.problems),
@@ -181,12 +187,6 @@ class Comparison:
             message["reason"] = reason(int(row["physical_offset"]), against.totals).value
         return message
 
-    def _counts(self) -> dict[str, int] | None:
-        if self.messages is None:
-            return None
-        counts = {kind.value.replace("-", "_"): differences.count for kind, differences in self.messages.items()}
-        return {"in_both": self.a.totals.messages - self.messages[Kind.ONLY_A].count, **counts}
-
     def _topics(self) -> Iterable[dict[str, Any]]:
         none = TopicTotal()
         by_topic: dict[bytes, Counter[Kind]] = defaultdict(Counter)
@@ -205,14 +205,14 @@ class Comparison:
             counts = {
                 kind.value.replace("-", "_"): None if self.messages is None else by_topic[topic][kind] for kind in Kind
             }
-            yield {**topic_fields, **counts, "differs": self._topic_differs(topic, a, b, counts)}
-
-    def _topic_differs(self, topic: bytes, a: TopicTotal, b: TopicTotal, counts: Mapping[str, Any]) -> bool | None:
-        if self.messages is not None:
-            return any(counts.values())
-        if self.topics_differ is not None:
-            return topic in self.topics_differ
-        return True if a.messages != b.messages else None
+            differs: bool | None
+            if self.messages is not None:
+                differs = any(counts.values())
+            elif self.topics_differ is not None:
+                differs = topic in self.topics_differ
+            else:
+                differs = True if a.messages != b.messages else None
+            yield {**topic_fields, **counts, "differs": differs}
 
 
 def reason(physical_offset: int, other: LogTotals) -> Reason:
@@ -239,15 +239,8 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _queue(difference: QueueDifference) -> dict[str, Any]:
-    fields: dict[str, Any] = {"topic": difference.topic, "queue_id": difference.queue_id}
-    for name, bounds in zip(SIDES, (difference.a, difference.b), strict=True):
-        fields[f"{name}_min"], fields[f"{name}_max"] = bounds or (None, None)
-    return fields
-
-
-def _config(difference: ConfigDifference) -> dict[str, Any]:
-    values = {
-        name: None if text is None else json.loads(text) for name, text in zip(SIDES, difference[3:], strict=True)
-    }
-    return {"file": difference.file, "table": difference.table, "entry": difference.entry, **values}
+def _queue_row(difference: QueueDifference) -> dict[str, Any]:
+    row: dict[str, Any] = {"topic": difference.topic, "queue_id": difference.queue_id}
+    for side, bounds in (("a", difference.a), ("b", difference.b)):
+        row[f"{side}_min"], row[f"{side}_max"] = bounds or (None, None)
+    return row

@@ -64,19 +64,19 @@ class QueueNumbers:
 
     def numbers_of(self, keys: Iterable[QueueKey]) -> list[int]:
         """The number of each; new ones are entered."""
+        numbers = []
         with self._lock:
-            return [self._number(key) for key in keys]
+            for key in keys:
+                number = self._numbers.get(key)
+                if number is None:
+                    number = self._numbers[key] = len(self.keys)
+                    self.keys.append(key)
+                numbers.append(number)
+        return numbers
 
     def translation(self, keys: Iterable[QueueKey]) -> Array:
         """An array that gives the numbers here for numbers that count these keys."""
         return np.array(self.numbers_of(keys), np.int32)
-
-    def _number(self, key: QueueKey) -> int:
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self.keys)
-            self.keys.append(key)
-        return number
 
 
 @dataclass

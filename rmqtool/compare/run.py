@@ -1,24 +1,34 @@
-"""Compares two sides: the parts of the log in several threads, then what is not at the same place, then the rest."""
+"""Compares two sides: the parts of the log in several threads, then what is not at the same place, then the rest.
+
+A part is a chunk of physical offsets with the files of both logs that lie in it; each can be compared by itself, on
+another machine too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from rmqtool.compare.join import Differences, Kind, find_reordered, join, partition_by_identity
-from rmqtool.compare.log_merge import RangeList, Sink
-from rmqtool.compare.log_side import LogSide, StoreLog, Terms
-from rmqtool.compare.metadata import StoreMetadata, config_differences, epochs_agree, queue_differences
-from rmqtool.compare.other_files import unequal_files
+from rmqtool.compare.join import Differences, Kind, find_reordered, join
+from rmqtool.compare.log_merge import LogMerge, RangeList, Sink
+from rmqtool.compare.log_side import LogSide, Span, StoreLog, Terms
+from rmqtool.compare.metadata import (
+    StoreMetadata,
+    config_differences,
+    epochs_agree,
+    queue_differences,
+    unequal_files,
+)
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
-from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
+from rmqtool.compare.rows import ROW, Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import Spill
-from rmqtool.compare.splits import LogRange, NullSink, RangeComparison, RangeOutcome, compare_range, cut
 from rmqtool.engine.reading.resurrected_tail import ResurrectedTail
+from rmqtool.formats.queue_name import QueueKey
 from rmqtool.memory import memory_budget
 from rmqtool.scan.runner import Runner, ThreadRunner
 
@@ -90,17 +100,15 @@ def compare(
     partition_bytes = options.partition_bytes or memory_budget().share(PARTITION_BYTES, 8)
     count = min(PARTITIONS_MAX, 1 + total // partition_bytes)
     has_rows = a.log.has_rows and b.log.has_rows
-    begin, end = (
-        min((part.begin for part in parts), default=0),
-        max((part.begin + part.size for part in parts), default=1),
-    )
+    first = min((part.begin for part in parts), default=0)
+    last = max((part.begin + part.size for part in parts), default=1)
+    width = np.int64(-(-(last - first) // count))
 
     def by_identity(rows: Array) -> Array:
-        return partition_by_identity(rows, count)
+        return (rows["identity"] % np.uint64(count)).astype(np.int64)
 
     def by_place(rows: Array) -> Array:
-        width = -(-(end - begin) // count)
-        return (rows["physical_offset"] - begin) // np.int64(width)
+        return (rows["physical_offset"] - first) // width
 
     with (
         Spill(count, by_identity, options.folder, options.memory_max) as spill,
@@ -124,7 +132,54 @@ def compare(
         if has_rows:
             messages = join(spill, pairs, options.limit)
             find_reordered(pairs, messages[Kind.REORDERED])
-    return _comparison(a, b, terms, options, whole, numbers, messages)
+
+    totals = a.totals or whole.totals[0], b.totals or whole.totals[1]
+    begin = max((side.begin for side in totals if side.begin is not None), default=0)
+    end = min((side.end if side.end is not None else begin for side in totals), default=begin)
+    differing = whole.differing.within(begin, end)
+    relation = _relation(totals, begin, end, differing)
+    divergence = _divergence(a.log, b.log, differing, has_rows=has_rows)
+    tails: list[ResurrectedTail | None] = [None, None]
+    if relation is not Relation.EQUAL:
+        tails = [_proven_tail(side.log, divergence) for side in (a, b)]
+    topics_differ = None
+    if messages is None:
+        topics = totals[0].topics, totals[1].topics
+        topics_differ = frozenset(
+            topic for topic in topics[0].keys() | topics[1].keys() if topics[0].get(topic) != topics[1].get(topic)
+        )
+    problems = []
+    for side, log in ((a, totals[0]), (b, totals[1])):
+        problems += [f"{side.label}: {text}" for text in (*side.problems, *side.facts.problems)]
+        if log.unreadable_bytes:
+            problems.append(f"{side.label}: {log.unreadable_bytes} bytes of the commit log cannot be read")
+    not_compared = []
+    if not options.by_messages:  # queues and settings count
+        if unknown := [side.label for side in (a, b) if side.facts.queues is None]:
+            not_compared.append(f"{', '.join(unknown)}: the ends of the queues, which are in RocksDB")
+        if None in (a.facts.files, b.facts.files):
+            not_compared.append("all files besides the log and the configuration; the manifest has no digests of them")
+    not_compared += [f"{side.label}: {text}" for side in (a, b) for text in side.not_compared]
+    return Comparison(
+        a=Side(a.label, a.kind, totals[0], tails[0]),
+        b=Side(b.label, b.kind, totals[1], tails[1]),
+        identity="content" if terms.by_content else "unique-key",
+        relation=relation,
+        divergence=divergence,
+        differing=differing,
+        unresolved_blocks=whole.unresolved_blocks,
+        messages=messages,
+        queues=numbers.keys,
+        topics_differ=topics_differ,
+        queue_differences=queue_differences(a.facts, b.facts),
+        config_differences=config_differences(a.facts, b.facts),
+        epochs=epochs_agree(a.facts, b.facts, totals[0].end or 0, totals[1].end or 0),
+        not_compared=tuple(not_compared),
+        unequal_files=() if options.by_messages else tuple(unequal_files(a.facts.files or {}, b.facts.files or {})),
+        problems=tuple(problems),
+        limit=options.limit,
+        by_messages=options.by_messages,
+    )
 
 
 def _elsewhere(
@@ -138,52 +193,6 @@ def _elsewhere(
                 rows["queue"] = translation[rows["queue"]]
                 sink.take(side, rows)
         yield result.outcome
-
-
-def _comparison(
-    a: ComparedStore,
-    b: ComparedStore,
-    terms: Terms,
-    options: CompareOptions,
-    whole: RangeOutcome,
-    numbers: QueueNumbers,
-    messages: dict[Kind, Differences] | None,
-) -> Comparison:
-    totals = a.totals or whole.totals[0], b.totals or whole.totals[1]
-    begin = max((total.begin for total in totals if total.begin is not None), default=0)
-    end = min((total.end if total.end is not None else begin for total in totals), default=begin)
-    differing = whole.differing.within(begin, end)
-    relation = _relation(totals, begin, end, differing)
-    logs_differ = relation is not Relation.EQUAL
-    divergence = _divergence(a.log, b.log, differing, has_rows=messages is not None)
-    tails = [_proven_tail(side.log, divergence) if logs_differ else None for side in (a, b)]
-    return Comparison(
-        a=Side(a.label, a.kind, totals[0], tails[0]),
-        b=Side(b.label, b.kind, totals[1], tails[1]),
-        identity="content" if terms.by_content else "unique-key",
-        relation=relation,
-        divergence=divergence,
-        differing=differing,
-        unresolved_blocks=whole.unresolved_blocks,
-        messages=messages,
-        queues=numbers.keys,
-        topics_differ=_differing_topics(*totals) if messages is None else None,
-        queue_differences=queue_differences(a.facts, b.facts),
-        config_differences=config_differences(a.facts, b.facts),
-        epochs=epochs_agree(a.facts, b.facts, totals[0].end or 0, totals[1].end or 0),
-        not_compared=tuple(_not_compared(a, b, by_messages=options.by_messages)),
-        unequal_files=() if options.by_messages else tuple(unequal_files(a.facts.files or {}, b.facts.files or {})),
-        problems=(*_problems(a, totals[0]), *_problems(b, totals[1])),
-        limit=options.limit,
-        by_messages=options.by_messages,
-    )
-
-
-def _problems(side: ComparedStore, totals: LogTotals) -> Iterator[str]:
-    texts = [*side.problems, *side.facts.problems]
-    if totals.unreadable_bytes:
-        texts.append(f"{totals.unreadable_bytes} bytes of the commit log cannot be read")
-    yield from (f"{side.label}: {text}" for text in texts)
 
 
 def _relation(totals: tuple[LogTotals, LogTotals], begin: int, end: int, differing: RangeList) -> Relation:
@@ -221,16 +230,124 @@ def _proven_tail(log: LogSide, divergence: Divergence | None) -> ResurrectedTail
     return tail if divergence is not None and divergence.physical_offset < tail.begin else None
 
 
-def _differing_topics(a: LogTotals, b: LogTotals) -> frozenset[bytes]:
-    return frozenset(topic for topic in a.topics.keys() | b.topics.keys() if a.topics.get(topic) != b.topics.get(topic))
+@dataclass(frozen=True)
+class LogRange:
+    """Files of both logs, by number, that lie in one chunk of physical offsets."""
+
+    here: tuple[int, ...]
+    there: tuple[int, ...]
+    begin: int
+    size: int
 
 
-def _not_compared(a: ComparedStore, b: ComparedStore, *, by_messages: bool) -> Iterator[str]:
-    """What was left out; compared by messages, queues and settings do not count."""
-    unknown = [side.label for side in (a, b) if side.facts.queues is None]
-    if unknown and not by_messages:
-        yield f"{', '.join(unknown)}: the ends of the queues, which are in RocksDB"
-    if None in (a.facts.files, b.facts.files) and not by_messages:
-        yield "all files besides the log and the configuration; the manifest has no digests of them"
-    for side in (a, b):
-        yield from (f"{side.label}: {text}" for text in side.not_compared)
+@dataclass
+class RangeOutcome:
+    """What came out of one part; `merge` is associative over parts in the order of the log.
+
+    Attributes:
+        totals: of both sides, as far as they were read.
+        differing: where the logs differ, or only one has something.
+        unresolved_blocks: blocks that differ, of which one side has digests only.
+    """
+
+    totals: tuple[LogTotals, LogTotals] = field(default_factory=lambda: (LogTotals(), LogTotals()))
+    differing: RangeList = field(default_factory=RangeList)
+    unresolved_blocks: int = 0
+
+    def merge(self, other: RangeOutcome) -> None:
+        """Add the part of the log that follows."""
+        for mine, others in zip(self.totals, other.totals, strict=True):
+            mine.merge(others)
+        self.differing.merge(other.differing)
+        self.unresolved_blocks += other.unresolved_blocks
+
+
+class RangeResult(NamedTuple):
+    """What a part gives where it is compared on another machine: rows with numbers of its own queues beside it."""
+
+    outcome: RangeOutcome
+    rows: tuple[Array, Array]
+    queues: list[QueueKey]
+
+
+@dataclass(frozen=True)
+class RangeComparison:
+    """Compares parts on whatever machine, and keeps what goes to the sink; it pickles if the sides do."""
+
+    sides: tuple[LogSide, LogSide]
+    terms: Terms
+    keeps_rows: bool = True
+
+    def __call__(self, part: LogRange) -> RangeResult:
+        numbers = QueueNumbers()
+        rows = RowList()
+        outcome = compare_range(part, self.sides, rows if self.keeps_rows else NullSink(), numbers, self.terms)
+        a, b = (np.concatenate([np.empty(0, ROW), *blocks]) for blocks in rows.blocks)
+        return RangeResult(outcome, (a, b), numbers.keys)
+
+
+class NullSink:
+    """A sink where the other side has digests of blocks only: no message can be looked for in it."""
+
+    def take(self, side: int, rows: Array) -> None:
+        """Forget them."""
+
+
+class RowList:
+    """A sink that keeps the rows of both sides."""
+
+    def __init__(self) -> None:
+        self.blocks: tuple[list[Array], list[Array]] = [], []
+
+    def take(self, side: int, rows: Array) -> None:
+        """Add rows of a side."""
+        self.blocks[side].append(rows)
+
+
+def cut(here: Sequence[Span], there: Sequence[Span]) -> list[LogRange]:
+    """The parts, in the order of the log: as a rule one file of each side, more where files are of another size."""
+    spans = sorted(
+        [*((span, 0, at) for at, span in enumerate(here)), *((span, 1, at) for at, span in enumerate(there))]
+    )
+    parts: list[LogRange] = []
+    numbers: tuple[list[int], list[int]] = [], []
+    begin = end = 0
+    for span, side, at in [*spans, (None, 0, 0)]:
+        if any(numbers) and (span is None or span.start >= end):
+            parts.append(LogRange(tuple(numbers[0]), tuple(numbers[1]), begin, end - begin))
+            numbers = [], []
+        if span is not None:
+            begin = begin if any(numbers) else span.start
+            end = max(end, span.end) if any(numbers) else span.end
+            numbers[side].append(at)
+    return parts
+
+
+def compare_range(
+    part: LogRange, sides: tuple[LogSide, LogSide], sink: Sink, numbers: QueueNumbers, terms: Terms
+) -> RangeOutcome:
+    """Compare one part; messages that are not at the same place in both go to the sink."""
+    outcome = RangeOutcome()
+    here, there = sides
+    try:
+        if isinstance(here, StoreLog) and isinstance(there, StoreLog) and len(part.here) == len(part.there) == 1:
+            totals = here.equal_file(part.here[0], there, part.there[0])
+            if totals is not None:
+                for total in outcome.totals:
+                    total.merge(totals)
+                return outcome
+        merge = LogMerge(sink)
+        streams = [
+            [side.stream(at, numbers, terms) for at in chosen]
+            for side, chosen in zip(sides, (part.here, part.there), strict=True)
+        ]
+        merge.run(*(chain.from_iterable(stream.blocks() for stream in of_side) for of_side in streams))
+        for of_side, of_streams in zip(outcome.totals, streams, strict=True):
+            for stream in of_streams:
+                of_side.merge(stream.totals)
+        outcome.differing, outcome.unresolved_blocks = merge.differing, merge.unresolved_blocks
+        return outcome
+    finally:
+        for side, chosen in zip(sides, (part.here, part.there), strict=True):
+            for at in chosen:
+                side.close(at)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any, Final
 
-from rmqtool.decoders.decoder import Decode
-from rmqtool.decoders.schema_file import read_schema_file
+from rmqtool.decoders.decoder import Decode, read_schema_file
 from rmqtool.errors import UnsupportedError, how_to_install
 from rmqtool.report.bodies import MessageFacts
 from rmqtool.report.names import unknown_name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from rmqtool.formats import pop
@@ -56,8 +55,28 @@ def decode_system_message(body: bytes, message: MessageFacts) -> SystemMessage |
         return SystemMessage(_pop(body, message), carries_body=False)
     if message.topic == OPERATION_TOPIC:
         return SystemMessage(_operation(body), carries_body=False)
-    waits = _WAITING.get(message.topic)
-    return SystemMessage(waits(message.properties), carries_body=True) if waits is not None else None
+    if message.topic not in (HALF_TOPIC, TIMER_TOPIC, SCHEDULE_TOPIC):
+        return None
+    properties = message.properties
+    target = {"topic": properties.get(REAL_TOPIC), "queue_id": _number(properties.get(REAL_QUEUE_ID))}
+    if message.topic == HALF_TOPIC:
+        fields = {
+            "kind": "half-message",
+            **target,
+            "producer_group": properties.get(PRODUCER_GROUP),
+            "transaction_id": properties.get(TRANSACTION_ID),
+        }
+    elif message.topic == TIMER_TOPIC:
+        fields = {
+            "kind": "timer-message",
+            **target,
+            "due_timestamp_ms": timer_due_ms(properties),
+            "rolls": _number(properties.get(TIMER_ROLL_TIMES)) or 0,
+            "deletes": properties.get(TIMER_DELETE_KEY),
+        }
+    else:
+        fields = {"kind": "delayed-message", **target, "delay_level": _number(properties.get(DELAY_LEVEL))}
+    return SystemMessage(fields, carries_body=True)
 
 
 def _pop(body: bytes, message: MessageFacts) -> dict[str, Any]:
@@ -88,46 +107,6 @@ def _operation(body: bytes) -> dict[str, Any]:
     if not texts or not all(text.isdigit() and len(text) <= _DIGITS_MAX for text in texts):
         raise ValueError("not a list of queue offsets of half messages")
     return {"kind": "transaction-end", "half_queue_offsets": [int(text) for text in texts]}
-
-
-def _half(properties: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "kind": "half-message",
-        **_target(properties),
-        "producer_group": properties.get(PRODUCER_GROUP),
-        "transaction_id": properties.get(TRANSACTION_ID),
-    }
-
-
-def _timer(properties: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "kind": "timer-message",
-        **_target(properties),
-        "due_timestamp_ms": timer_due_ms(properties),
-        "rolls": _number(properties.get(TIMER_ROLL_TIMES)) or 0,
-        "deletes": properties.get(TIMER_DELETE_KEY),
-    }
-
-
-def _delayed(properties: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "kind": "delayed-message",
-        **_target(properties),
-        "delay_level": _number(properties.get(DELAY_LEVEL)),
-    }
-
-
-_WAITING: Final[Mapping[str, Callable[[Mapping[str, str]], dict[str, Any]]]] = {
-    HALF_TOPIC: _half,
-    TIMER_TOPIC: _timer,
-    SCHEDULE_TOPIC: _delayed,
-}
-"""By topic: what the properties of a user's message say that waits there."""
-
-
-def _target(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Where the message goes in the end."""
-    return {"topic": properties.get(REAL_TOPIC), "queue_id": _number(properties.get(REAL_QUEUE_ID))}
 
 
 def _number(text: str | None) -> int | None:

@@ -14,7 +14,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.store.source import FileSource, read_range
 
@@ -94,21 +93,16 @@ def _shown(match: re.Match[bytes], pseudonyms: Pseudonyms) -> bytes:
     token, names = match[0], pseudonyms.names
     if match["code"] is not None:
         return token
-    if match["address"] is not None:
-        return _address(token, names)
+    if match["address"] is not None:  # or a number like it
+        numbers = [int(part) for part in token.split(b".")]
+        if max(numbers) > 255:
+            return b"x" * len(token)
+        return b".".join(b"%d" % byte for byte in names.address(bytes(numbers)))
     if names.is_known(token):
         return names.name(token)
     if _NUMBER.fullmatch(token) or (_is_word(token) and pseudonyms.of_known(token) == token):
         return token
     return b"x" * len(token)
-
-
-def _address(token: bytes, names: BundleNames) -> bytes:
-    """What is shown in place of an IPv4 address, or of a number like it."""
-    numbers = [int(part) for part in token.split(b".")]
-    if max(numbers) > 255:
-        return b"x" * len(token)
-    return b".".join(b"%d" % byte for byte in names.address(bytes(numbers)))
 
 
 def _is_word(word: bytes) -> bool:

@@ -13,7 +13,6 @@ import json
 import os
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final
@@ -162,8 +161,13 @@ def unpack(bundle: Path, target: Path, data_max: int = DATA_MAX) -> tuple[Bundle
     try:
         parts.mkdir()
         root.mkdir()
-        with _members_of(bundle, data_max) as members:
-            manifest, answers = _read_members(members, parts)
+        try:
+            packed = bundle.open("rb")
+        except OSError as error:
+            raise UnreadableError(f"{bundle}: {reason(error)}") from error
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX)
+        with packed, decompressor.stream_reader(packed, read_across_frames=True) as reader:
+            manifest, answers = _read_members(_Members(reader, data_max), parts)
         _check(manifest)
         if not manifest.is_whole:
             return manifest, answers
@@ -215,17 +219,13 @@ class _Digested(io.RawIOBase):
     """A stream whose bytes are digested as they are read."""
 
     def __init__(self, content: IO[bytes]) -> None:
-        self.digest = _digest()
+        self.digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         self._content = content
 
     def read(self, size: int = -1) -> bytes:
         part = self._content.read(size)
         self.digest.update(part)
         return part
-
-
-def _digest() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
 
 class _Members:
@@ -260,7 +260,7 @@ class _Members:
 
     def chunks(self, header: tarfile.TarInfo) -> Iterator[bytes]:
         """The content of a member, and the padding after it read too."""
-        digest = _digest()
+        digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         for start in range(0, header.size, _CHUNK):
             chunk = self._read(min(_CHUNK, header.size - start))
             digest.update(chunk)
@@ -294,17 +294,6 @@ class _Members:
         if self._left < 0:
             raise BundleError("larger than allowed after decompression")
         return content
-
-
-@contextmanager
-def _members_of(bundle: Path, limit: int) -> Iterator[_Members]:
-    try:
-        file = bundle.open("rb")
-    except OSError as error:
-        raise UnreadableError(f"{bundle}: {reason(error)}") from error
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX)
-    with file, decompressor.stream_reader(file, read_across_frames=True) as reader:
-        yield _Members(reader, limit)
 
 
 def _read_members(members: _Members, parts: Path) -> tuple[BundleManifest, bytes]:

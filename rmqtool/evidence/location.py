@@ -73,12 +73,12 @@ def shareable_settings(properties: Mapping[str, str]) -> dict[str, str]:
     Numbers, truth values and words that a setting may be. All else may be a secret, a name or a path: also what stands
     where a number belongs, and what no broker reads.
     """
-    return {name: value for name, value in properties.items() if _is_shareable(name, value)}
-
-
-def _is_shareable(name: str, value: str) -> bool:
-    setting = all_settings().get(name)
-    if setting is None or setting.effect == "none":
-        return False
-    form = _TEXTS.get(name) if setting.kind == "text" else _FORMS.get(setting.kind, setting.kind)
-    return form is not None and re.fullmatch(rf"[ \t]*(?:{form})[ \t]*", value, re.ASCII) is not None
+    shareable = {}
+    for name, value in properties.items():
+        setting = all_settings().get(name)
+        if setting is None or setting.effect == "none":
+            continue
+        form = _TEXTS.get(name) if setting.kind == "text" else _FORMS.get(setting.kind, setting.kind)
+        if form is not None and re.fullmatch(rf"[ \t]*(?:{form})[ \t]*", value, re.ASCII):
+            shareable[name] = value
+    return shareable

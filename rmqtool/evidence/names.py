@@ -124,7 +124,12 @@ class BundleNames:
 
     def known(self, text: bytes) -> bytes:
         """A text in which names that were replaced before are replaced."""
-        return _TOKEN.sub(lambda match: self._known(match[0]), text)
+
+        def replaced(match: re.Match[bytes]) -> bytes:
+            prefix, rest = _split_prefix(match[0])
+            return match[0] if rest not in self._shown else prefix + self._shown[rest]
+
+        return _TOKEN.sub(replaced, text)
 
     def text(self, text: str) -> str:
         """The same of a text of Python."""
@@ -145,11 +150,6 @@ class BundleNames:
             return raw
         digest = hashlib.blake2b(raw, key=self._secret, person=b"host").digest()
         return b"\x0a" + digest[:3] if len(raw) == 4 else b"\xfd" + digest[: len(raw) - 1]
-
-    def _known(self, token: bytes) -> bytes:
-        prefix, rest = _split_prefix(token)
-        shown = self._shown.get(rest)
-        return token if shown is None else prefix + shown
 
     def _other(self, text: bytes) -> bytes:
         """Letters with the same hash, else other ones; none of them twice."""

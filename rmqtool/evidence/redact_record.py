@@ -112,7 +112,8 @@ def redact_record(raw: bytes, pseudonyms: Pseudonyms, physical_offset: int | Non
     is_right = not body or _CRC.unpack_from(raw, BODY_CRC_AT)[0] == masked_crc(body)
     header = bytearray(_redacted_head(raw[:body_at], pseudonyms.names, physical_offset, hides_crc=not is_right))
     if block_at + block_length != len(raw) or topic_end < body_end + topic_width:
-        new_body, tail = masked(body), _masked_tail(raw, body_end, topic_width)
+        new_body = masked(body)
+        tail = raw[body_end : body_end + topic_width] + masked(raw[body_end + topic_width :])  # their sum stays wrong
     else:
         topic = raw[body_end + topic_width : topic_end]
         block = redact_properties(raw[block_at:], pseudonyms, topic)
@@ -141,7 +142,10 @@ def redact_frame(raw: bytes, physical_offset: int, remaining: int, pseudonyms: P
     if len(raw) >= PHYSICAL_OFFSET_AT + 8 and own_offset == physical_offset:
         head_size = min(_head_size(raw), len(raw))
         head = _redacted_head(raw[:head_size], pseudonyms.names, physical_offset, hides_crc=True)
-        return (head if _is_nearly_magic(magic) else head[:4] + masked(head[4:8]) + head[8:]) + masked(raw[head_size:])
+        flipped_bits = min(((magic ^ other) & 0xFFFFFFFF).bit_count() for other in MESSAGE_MAGICS)
+        if flipped_bits > _FLIPPED_BITS_MAX:
+            head = head[:4] + masked(head[4:8]) + head[8:]
+        return head + masked(raw[head_size:])
     if magic in MESSAGE_MAGICS:
         return raw[:8] + masked(raw[8:])
     if size < 0 or size > remaining:
@@ -218,11 +222,6 @@ def _is_numbers(value: object) -> bool:
     return value is None or isinstance(value, int) or (isinstance(value, list) and all(map(_is_numbers, value)))
 
 
-def _masked_tail(raw: bytes, body_end: int, topic_width: int) -> bytes:
-    """What follows the body where the lengths do not agree: their sum must stay wrong."""
-    return raw[body_end : body_end + topic_width] + masked(raw[body_end + topic_width :])
-
-
 def _with_record_crc(raw: bytes, redacted: bytes) -> bytes:
     """The record with its whole-record CRC over the new bytes, wrong in the same bits as it was."""
     stored = stored_record_crc(raw)
@@ -283,7 +282,3 @@ def _fields(hosts: int) -> tuple[tuple[str, slice, Bound | None], ...]:
         for field in fields_of(commitlog.message_variant(commitlog.MAGIC_V1, hosts))
         if field.position is not None and field.size is not None and field.name in bounds
     )
-
-
-def _is_nearly_magic(magic: int) -> bool:
-    return any(((magic ^ other) & 0xFFFFFFFF).bit_count() <= _FLIPPED_BITS_MAX for other in MESSAGE_MAGICS)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.evidence.plausible import BOUNDS, MASK, is_plausible, masked_entries, masked_slots, masked_units
+from rmqtool.evidence.redact_log import CHUNK, Chunks, read_or_zeros
 from rmqtool.formats import consumequeue, index
 from rmqtool.formats.layout import Format
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.source import ByteSource, read_salvaging
+from rmqtool.store.source import ByteSource
 from rmqtool.store.unit_files import SINGLE_UNITS, UNITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Chunks = Iterator[tuple[int, bytes]]
-CHUNK: Final = 1 << 20
 _TEXTS: Final = {
     FileKind.ABORT: re.compile(rb"\d{1,10}\s{0,2}"),
     FileKind.ABORT_BACKUP: re.compile(rb"\d{1,10}\s{0,2}"),
@@ -50,7 +49,8 @@ def redact_numbers(
         return _redacted(source, ranges, 0, declared.size or 1, lambda _at, raw: masked_units(declared, raw))
     if kind in SINGLE_UNITS:
         return _cut(_redacted_head(source, SINGLE_UNITS[kind]), ranges)
-    return _cut(_redacted_text(source, _TEXTS[kind]), ranges)
+    raw = read_or_zeros(source, 0, min(source.size, _SMALL_MAX))
+    return _cut(iter([(0, raw if _TEXTS[kind].fullmatch(raw) else raw.translate(MASK))]), ranges)
 
 
 def _redacted(
@@ -64,14 +64,14 @@ def _redacted(
             first = max(done, data_start - (data_start - base) % unit)
             last = min(source.size, data_end + -(data_end - base) % unit)
             for at in range(first, last, length):
-                raw = _read(source, at, min(length, last - at))
+                raw = read_or_zeros(source, at, min(length, last - at))
                 if any(raw):
                     yield at, redact(at, raw)
             done = max(done, last)
 
 
 def _redacted_index(source: ByteSource, slot_count: int | None, ranges: Iterable[tuple[int, int]]) -> Chunks:
-    raw = _read(source, 0, min(index.HEADER_SIZE, source.size))
+    raw = read_or_zeros(source, 0, min(index.HEADER_SIZE, source.size))
     yield 0, masked_units(index.HEADER, raw)
     if slot_count is None:
         return
@@ -106,7 +106,7 @@ def _entry_hashes(source: ByteSource, entries_at: int) -> NDArray[Any]:
         first, last = (start - entries_at) // index.ENTRY_SIZE, -(-(end - entries_at) // index.ENTRY_SIZE)
         for number in range(first, min(last, len(hashes)), CHUNK // index.ENTRY_SIZE):
             count = min(CHUNK // index.ENTRY_SIZE, len(hashes) - number)
-            raw = _read(source, entries_at + number * index.ENTRY_SIZE, count * index.ENTRY_SIZE)
+            raw = read_or_zeros(source, entries_at + number * index.ENTRY_SIZE, count * index.ENTRY_SIZE)
             hashes[number : number + count] = np.frombuffer(raw, index.ENTRY.dtype)["key_hash"]
     return hashes
 
@@ -116,24 +116,24 @@ def _redacted_extension(source: ByteSource) -> Chunks:
     declared, head_size = BOUNDS[consumequeue.EXTENSION_UNIT.name], consumequeue.EXTENSION_HEAD_SIZE
     at = 0
     while at + head_size <= source.size:
-        raw = _read(source, at, head_size)
+        raw = read_or_zeros(source, at, head_size)
         values = dict(zip(declared, _EXTENSION_HEAD.unpack(raw), strict=True))
         size = values["size"]
         is_unit = size == head_size + values["bitmap_length"] and at + size <= source.size
         if not is_unit or not all(is_plausible(value, declared[name]) for name, value in values.items()):
             break
-        yield at, raw + _read(source, at + head_size, size - head_size).translate(MASK)
+        yield at, raw + read_or_zeros(source, at + head_size, size - head_size).translate(MASK)
         at += size
     for start, end in source.extents(at, source.size):
         for part in range(start, end, CHUNK):
-            raw = _read(source, part, min(CHUNK, end - part))
+            raw = read_or_zeros(source, part, min(CHUNK, end - part))
             if any(raw):
                 kept = raw[:2] if part == at and raw[:2] == b"\xff\xff" else b""
                 yield part, kept + raw[len(kept) :].translate(MASK)
 
 
 def _redacted_head(source: ByteSource, declared: Format) -> Chunks:
-    raw = _read(source, 0, min(source.size, _SMALL_MAX))
+    raw = read_or_zeros(source, 0, min(source.size, _SMALL_MAX))
     shown = bytearray(raw.translate(MASK))
     for field, bound in zip(declared.fields, BOUNDS[declared.name].values(), strict=True):
         assert field.position is not None
@@ -145,11 +145,6 @@ def _redacted_head(source: ByteSource, declared: Format) -> Chunks:
     yield 0, bytes(shown)
 
 
-def _redacted_text(source: ByteSource, allowed: re.Pattern[bytes]) -> Chunks:
-    raw = _read(source, 0, min(source.size, _SMALL_MAX))
-    yield 0, raw if allowed.fullmatch(raw) else raw.translate(MASK)
-
-
 def _cut(chunks: Chunks, ranges: Iterable[tuple[int, int]]) -> Chunks:
     """What of chunks lies in ranges."""
     parts = list(ranges)
@@ -158,9 +153,3 @@ def _cut(chunks: Chunks, ranges: Iterable[tuple[int, int]]) -> Chunks:
             first, last = max(start, at), min(end, at + len(data))
             if first < last:
                 yield first, data[first - at : last - at]
-
-
-def _read(source: ByteSource, position: int, length: int) -> bytes:
-    buffer = bytearray(length)
-    read_salvaging(source, position, memoryview(buffer))
-    return bytes(buffer)

@@ -32,7 +32,8 @@ def shown(value: Any, text: Callable[[str], str]) -> Any:
         value: objects, lists and dataclasses within each other.
     """
     if type(value) is str:
-        return _bounded_text(text(value))
+        unquoted = _QUOTED.sub("'…'", text(value))
+        return _DIGITS.sub(lambda match: match[0] if int(match[0]) < _NUMBER_MAX else str(_BEYOND), unquoted)
     if type(value) is int:
         return value if abs(value) < _NUMBER_MAX else _BEYOND if value > 0 else -_BEYOND
     if is_dataclass(value) and not isinstance(value, type):
@@ -42,8 +43,3 @@ def shown(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {name: shown(one, text) for name, one in value.items()}
     return type(value)(shown(one, text) for one in value) if isinstance(value, list | tuple) else value
-
-
-def _bounded_text(text: str) -> str:
-    text = _QUOTED.sub("'…'", text)
-    return _DIGITS.sub(lambda match: match[0] if int(match[0]) < _NUMBER_MAX else str(_BEYOND), text)

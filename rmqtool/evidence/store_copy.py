@@ -18,14 +18,14 @@ from typing import Final
 from rmqtool.errors import UnreadableError, UnsupportedError, WriteError
 from rmqtool.evidence.config_shapes import Rebuild, shape_of
 from rmqtool.evidence.pseudonyms import Pseudonyms
-from rmqtool.evidence.redact_log import CHUNK, redact_log, redact_records
+from rmqtool.evidence.redact_log import CHUNK, read_or_zeros, redact_log, redact_records
 from rmqtool.evidence.redact_record import masked
 from rmqtool.evidence.redact_units import KINDS, redact_numbers
 from rmqtool.store.config.config_json import SIZE_MAX
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.relaxed_json import JsonError
-from rmqtool.store.source import ByteSource, read_range, read_salvaging, reason
+from rmqtool.store.source import ByteSource, read_range, reason
 from rmqtool.store.view import Entry
 
 SIDE_DATABASES: Final = frozenset({FileKind.ROCKSDB, FileKind.POP_ROCKSDB})
@@ -158,7 +158,9 @@ def _chunks(
             slot_count = store.index_slot_count if kind is FileKind.INDEX else None
             yield from redact_numbers(kind, source, slot_count, [(0, source.size)])
         else:
-            yield from _data(source)
+            for start, end in source.extents(0, source.size):
+                for at in range(start, end, CHUNK):
+                    yield at, read_or_zeros(source, at, min(CHUNK, end - at))
 
 
 def redact_config(path: str, raw: bytes, pseudonyms: Pseudonyms) -> bytes:
@@ -180,14 +182,6 @@ def current_of(source: ByteSource) -> bytes:
     """What a CURRENT says, which shows whether a broker opens the database; nothing where it is anything else."""
     text = read_range(source, 0, _CURRENT_MAX)
     return text if _CURRENT.fullmatch(text) else b""
-
-
-def _data(source: ByteSource) -> Iterator[tuple[int, bytes]]:
-    for start, end in source.extents(0, source.size):
-        for at in range(start, end, CHUNK):
-            buffer = bytearray(min(CHUNK, end - at))
-            read_salvaging(source, at, memoryview(buffer))
-            yield at, bytes(buffer)
 
 
 def inside(target: Path, path: str) -> Path:

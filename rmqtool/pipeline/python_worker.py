@@ -22,19 +22,8 @@ def keep_what_is_loaded() -> None:
     gc.collect()
     gc.freeze()
     keep_freed_memory()
-    _keep_archive_listings()
-
-
-def _keep_archive_listings() -> None:
-    """Let the archives of modules that were sent to this process keep their listings.
-
-    A worker forgets what importers know before each task (`setup_spark_files`), and an archive then lists its files
-    again in plain Python: pyspark's has 2,000, which takes 0.1 s and more. No archive changes while a job runs.
-    """
+    # A worker forgets what importers know before each task (`setup_spark_files`), and an archive then lists its files
+    # again in plain Python: pyspark's has 2,000, which takes 0.1 s and more. No archive changes while a job runs.
     for importer in sys.path_importer_cache.values():
         if isinstance(importer, zipimporter):
-            setattr(importer, "invalidate_caches", _nothing)  # noqa: B010 - a method of one object alone
-
-
-def _nothing() -> None:
-    pass
+            setattr(importer, "invalidate_caches", lambda: None)  # noqa: B010 - a method of one object alone

@@ -110,8 +110,11 @@ def spark_session(settings: SparkSettings, on_progress: OnProgress | None = None
             if is_ours:
                 stack.callback(session.stop)
             session.sparkContext.setLogLevel("WARN")
-            if not settings.is_local:
-                _ship(session, stack)
+            if not settings.is_local:  # executors elsewhere get this package, as it is here
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rmqtool-ship-"))
+                archive = Path(folder) / f"rmqtool-{rmqtool.__version__}.zip"
+                write_package(archive)
+                session.sparkContext.addPyFile(str(archive))
             if on_progress is not None:
                 stack.enter_context(_watched(session, on_progress))
             yield session
@@ -126,19 +129,13 @@ def _started(settings: SparkSettings, log_descriptor: int) -> SparkSession:
     for name, value in chosen.items():
         builder = builder.config(name, value)
     # The JVM keeps the standard error that it is started with.
-    with _standard_error_in(log_descriptor):
-        return builder.getOrCreate()
-
-
-@contextmanager
-def _standard_error_in(descriptor: int) -> Iterator[None]:
-    kept = os.dup(2)
-    os.dup2(descriptor, 2)
+    standard_error = os.dup(2)
+    os.dup2(log_descriptor, 2)
     try:
-        yield
+        return builder.getOrCreate()
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
 
 
 @contextmanager
@@ -150,7 +147,11 @@ def errors_told(log: Path) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise SparkError(f"{told(str(error), _end_of(log), root_cause(error))} (Spark's log: {log})") from error
+        log_end = ""
+        with suppress(OSError), log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LOG_END_BYTES))
+            log_end = file.read().decode(errors="replace")
+        raise SparkError(f"{told(str(error), log_end, root_cause(error))} (Spark's log: {log})") from error
     except BaseException:
         log.unlink(missing_ok=True)
         raise
@@ -195,21 +196,6 @@ def told(text: str, log: str = "", cause: str | None = None) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = f"Spark: {lines[0]}" if lines else "Spark failed"
     return first if cause is None or cause in first else f"{first}; cause: {cause}"
-
-
-def _end_of(log: Path) -> str:
-    with suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _LOG_END_BYTES))
-        return file.read().decode(errors="replace")
-    return ""
-
-
-def _ship(session: SparkSession, stack: ExitStack) -> None:
-    """Give the executors this package, as it is here."""
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rmqtool-ship-"))
-    archive = Path(folder) / f"rmqtool-{rmqtool.__version__}.zip"
-    write_package(archive)
-    session.sparkContext.addPyFile(str(archive))
 
 
 def write_package(archive: Path) -> None:

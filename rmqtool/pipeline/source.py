@@ -24,6 +24,8 @@ NAME = "rocketmq-store"
 class RocketmqStoreSource(DataSource):
     """Stores of RocketMQ brokers as tables; the options are those of `SourceOptions`.
 
+    Only the columns of the schema that Spark asks for are read, of whatever profile.
+
     Raises:
         RmqtoolError: an option is wrong, or there is no store.
     """
@@ -35,7 +37,7 @@ class RocketmqStoreSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns."""
-        options = self._options()
+        options = SourceOptions.parse(self.options)
         return commented(table_of(options).schema, options.table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -44,8 +46,8 @@ class RocketmqStoreSource(DataSource):
         It takes no filters of a query: Spark keeps a reader with its filters for all queries of a data frame
         (`test_a_frame_has_all_rows_after_a_filter_of_it` in tests/pipeline/test_source.py).
         """
-        options = self._options()
-        return TableReader(table_of(with_columns(options, schema)), schema, options.mode)
+        options = SourceOptions.parse(self.options)
+        return TableReader(table_of(replace(options, columns=tuple(schema.names))), schema, options.mode)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """What follows the log.
@@ -54,7 +56,7 @@ class RocketmqStoreSource(DataSource):
             UsageError: another table is asked for.
             UnsupportedError: this pyspark cannot bound what a stream reads.
         """
-        options = with_columns(self._options(), schema)
+        options = replace(SourceOptions.parse(self.options), columns=tuple(schema.names))
         if options.table != "messages":
             raise UsageError(f"the table {options.table} cannot be streamed; only messages can")
         try:
@@ -62,9 +64,6 @@ class RocketmqStoreSource(DataSource):
         except ImportError as error:
             raise UnsupportedError("streams need pyspark 4.2 or newer") from error
         return LogStream(options, asked_schema(table_of(options), schema))
-
-    def _options(self) -> SourceOptions:
-        return SourceOptions.parse(self.options)
 
 
 class TableReader(DataSourceReader):
@@ -84,11 +83,6 @@ class TableReader(DataSourceReader):
         if part is not None:
             yield from in_mode(read_part(self._table, part), self._schema, self._mode)
             keep_what_is_loaded()
-
-
-def with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:
-    """Only the columns that a schema names are read, of whatever profile."""
-    return replace(options, columns=tuple(schema.names))
 
 
 def asked_schema(table: Table, schema: StructType) -> pa.Schema:

@@ -51,7 +51,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """The start of each log, or where the options begin."""
-        return {label: self._first(store).as_json() for label, store in self._stores().items()}
+        return {label: self._begin(store, {})[0].as_json() for label, store in self._stores().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """As the options say."""
@@ -77,8 +77,11 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for label, store in stores.items():
             begin, lost = self._begin(store, start)
             end = target.get(label, begin)
-            if most is not None:
-                end = _cut_short(store, begin.physical_offset, end, most)
+            starts = [one.start for one in store.commitlog if begin.physical_offset < one.start < end.physical_offset]
+            if most is not None and end.physical_offset > begin.physical_offset + most and starts:
+                # The last start of a file that is no more than so many bytes away, or else the next one.
+                near = [at for at in starts if at <= begin.physical_offset + most]
+                end = Position(near[-1] if near else starts[0])
             if end.physical_offset > begin.physical_offset:
                 offsets[label] = replace(end, mark=mark_of(store, end.physical_offset)).as_json()
             elif lost is not None or label not in start:
@@ -142,14 +145,11 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _stores(self) -> dict[str, Store]:
         return {store.view.label: store for store in self._options.stores()}
 
-    def _first(self, store: Store) -> Position:
-        return Position(max(self._options.row_filter.from_physical_offset or 0, store.log_start))
-
     def _begin(self, store: Store, start: Offsets) -> tuple[Position, LostRange | None]:
         """Where reading a log continues, and what was lost before."""
         label = store.view.label
         if label not in start:
-            return self._first(store), None
+            return Position(max(self._options.row_filter.from_physical_offset or 0, store.log_start)), None
         position = Position.parse(start[label])
         message = what_is_lost(store, position)
         if message is None:
@@ -186,12 +186,3 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             label: Position(high) if high is not None and high < end.physical_offset else end
             for label, end in self._ends.items()
         }
-
-
-def _cut_short(store: Store, begin: int, end: Position, most: int) -> Position:
-    """The last start of a file that is no more than so many bytes away, or else the next one."""
-    starts = [segment.start for segment in store.commitlog if begin < segment.start < end.physical_offset]
-    if end.physical_offset <= begin + most or not starts:
-        return end
-    near = [start for start in starts if start <= begin + most]
-    return Position(near[-1] if near else starts[0])

@@ -86,7 +86,8 @@ class Connection(Closable):
             ConnectionLostError: the connection breaks, nothing comes in time, or it is no answer.
         """
         self._number = (self._number + 1) % _NUMBERS
-        texts = {name: _java_text(value) for name, value in (fields or {}).items() if value is not None}
+        given = {name: value for name, value in (fields or {}).items() if value is not None}
+        texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
         request = encode_frame(Command(code, self._number, texts, body))
         deadline = time.monotonic() + (self._answer_seconds if seconds is None else seconds)
         try:
@@ -133,7 +134,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "timed out"
     return getattr(error, "strerror", None) or str(error)
-
-
-def _java_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -70,7 +70,11 @@ def encode_frame(command: Command) -> bytes:
             "opaque": command.number,
             "flag": _RESPONSE_BIT if command.is_response else 0,
             "remark": command.remark or None,
-            "extFields": {name: _plain(value) for name, value in command.fields.items()},
+            "extFields": {
+                # Without half surrogate pairs, which UTF-8 has no bytes for; Java writes ? for one.
+                name: value.encode("utf-8", "replace").decode()
+                for name, value in command.fields.items()
+            },
             "serializeTypeCurrentRPC": "JSON",
         }
     )
@@ -104,23 +108,14 @@ def decode_frame(frame: bytes) -> Command:
         raise FrameError(f"a frame of {len(frame)} bytes with a header of {header_length}")
     try:
         if form == _JSON_FORM:
-            return _of_json(header, body)
+            read = _READ_HEADER.decode(header)
+            fields = {name: value for name, value in (read.extFields or {}).items() if value is not None}
+            return Command(read.code, read.opaque, fields, body, read.remark or "", bool(read.flag & _RESPONSE_BIT))
         if form == _BINARY_FORM:
             return _of_binary(header, body)
     except (msgspec.MsgspecError, RecursionError, struct.error, UnicodeDecodeError) as error:
         raise FrameError(f"a header that cannot be read ({error})") from error
     raise FrameError(f"a header of form {form}, which is neither JSON (0) nor binary (1)")
-
-
-def _plain(value: str) -> str:
-    """Text without half surrogate pairs, which UTF-8 has no bytes for; Java writes ? for one."""
-    return value.encode("utf-8", "replace").decode()
-
-
-def _of_json(header: bytes, body: bytes) -> Command:
-    read = _READ_HEADER.decode(header)
-    fields = {name: value for name, value in (read.extFields or {}).items() if value is not None}
-    return Command(read.code, read.opaque, fields, body, read.remark or "", bool(read.flag & _RESPONSE_BIT))
 
 
 def _of_binary(header: bytes, body: bytes) -> Command:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqtool.errors import AnswerError
-from rmqtool.remoting.codes import PULL_SUBSCRIPTION, READABLE, WRITABLE, RequestCode, ResponseCode, code_name
+from rmqtool.formats.remoting import PULL_SUBSCRIPTION, READABLE, WRITABLE, RequestCode, ResponseCode, code_name
 from rmqtool.remoting.connection import Connection
 from rmqtool.remoting.frame import Command
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json

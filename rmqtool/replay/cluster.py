@@ -11,7 +11,7 @@ from rmqtool.engine.reading.record import Record, SingleRecord, decode_record
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.engine.segments.log import RecordLocation
 from rmqtool.errors import AnswerError, ConnectionLostError, UsageError
-from rmqtool.remoting.codes import ResponseCode
+from rmqtool.formats.remoting import ResponseCode
 from rmqtool.remoting.connection import NAME_SERVER_PORT, Connection, parse_address
 from rmqtool.remoting.requests import TopicBroker, max_queue_offset, pull_records, topic_route
 from rmqtool.replay.journal import TargetQueue

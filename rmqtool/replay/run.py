@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from rmqtool.dump.waiting import DueTimes
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import AnswerError, ConnectionLostError, FrameError, RefusedError
-from rmqtool.remoting.codes import STORED, ResponseCode, code_name
+from rmqtool.formats.remoting import STORED, ResponseCode, code_name
 from rmqtool.remoting.requests import SentMessage, send_message
 from rmqtool.replay.cluster import Cluster
 from rmqtool.replay.journal import REFUSALS_MAX, ReplayJournal, TargetQueue, body_digest

@@ -134,7 +134,16 @@ class MasterConnection(Closable):
         if now - self._reported_at >= self._timing.report:
             self._report()
         if select.select([self._socket], [], [], max(0.0, min(wait_seconds, self._timing.report)))[0]:
-            self._read()
+            try:
+                received = self._socket.recv(_READ_SIZE)
+            except OSError as error:
+                received, self._lost = b"", MasterLostError(f"{self.address}: {reason(error)}")
+            if received:
+                self._heard_at = time.monotonic()
+                self.received_bytes += len(received)
+                self._buffer += received
+            elif self._lost is None:
+                self._lost = MasterLostError(f"{self.address}: the master closed the connection")
         elif time.monotonic() - self._heard_at >= self._timing.silence:
             raise MasterLostError(f"{self.address}: nothing received for {self._timing.silence:g} s")
         return self._transfers()
@@ -151,19 +160,6 @@ class MasterConnection(Closable):
 
     def close(self) -> None:
         self._socket.close()
-
-    def _read(self) -> None:
-        try:
-            received = self._socket.recv(_READ_SIZE)
-        except OSError as error:
-            self._lost = MasterLostError(f"{self.address}: {reason(error)}")
-            return
-        if not received:
-            self._lost = MasterLostError(f"{self.address}: the master closed the connection")
-            return
-        self._heard_at = time.monotonic()
-        self.received_bytes += len(received)
-        self._buffer += received
 
     def _transfers(self) -> list[Transfer]:
         """The whole frames in the buffer, bodies that continue each other joined."""

@@ -12,9 +12,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqtool.errors import RefusedError, RmqtoolError
 from rmqtool.formats.commitlog import MAGIC_BLANK
@@ -83,8 +82,7 @@ class RecentRecords:
         return self._samples[0][1] if self._samples else None
 
 
-@dataclass
-class _OpenFile:
+class _LogCopyFile(NamedTuple):
     path: str
     start: int
 
@@ -189,7 +187,7 @@ class LogCopy:
         """
         at = 0
         while at < len(expected):
-            path, file_start = self._path(physical_offset + at)
+            path, file_start = self._file_at(physical_offset + at)
             length = min(len(expected) - at, file_start + self.file_size - physical_offset - at)
             with closing(self._view.open(path)) as source:
                 content = read_range(source, physical_offset + at - file_start, length)
@@ -244,23 +242,19 @@ class LogCopy:
         self._sink.write_at(file.path, self.end - file.start, memoryview(content))
         self._unsynced.add(file.path)
 
-    def _current_file(self) -> _OpenFile:
+    def _current_file(self) -> _LogCopyFile:
         if self._file is None:
             self._file = self._file_at(self.end)
             self._sink.create(self._file.path, self.file_size)
             self._is_file_made = True
         return self._file
 
-    def _file_at(self, physical_offset: int) -> _OpenFile:
-        return _OpenFile(*self._path(physical_offset))
-
-    def _path(self, physical_offset: int) -> tuple[str, int]:
-        """The file that holds an offset, and its start."""
+    def _file_at(self, physical_offset: int) -> _LogCopyFile:
         assert self.start is not None, physical_offset
         start = self.start
         if self.is_size_known:
             start += (physical_offset - start) // self.file_size * self.file_size
-        return f"{_DIRECTORY}/{segment_name(start)}", start
+        return _LogCopyFile(f"{_DIRECTORY}/{segment_name(start)}", start)
 
     def _find_end(self, segments: tuple[Segment, ...]) -> None:
         """Walk the last file with data, and those before it whose records are not settled."""

@@ -1,24 +1,42 @@
 """What a master has after the end of a copy, over one connection: whole records that pass their checks.
 
 The copy is only read here: what it has already is asked for again, and compared.
+
+Where the log starts is found with nothing but the replication port. A master answers a request for 0 from the start of
+its last file, and a request for an offset that it has at once. To one for an offset that it no longer has it sends
+nothing but a heartbeat after 5 s (4.9.7 and 5.5.0 do). So the start is searched for, several requests at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from rmqtool.replication.connection import MasterAddress, MasterConnection, MasterLostError, Timing, Transfer
 from rmqtool.replication.log_copy import LogCopy
-from rmqtool.replication.log_start import OnWait, first_transfer, last_file_start
 from rmqtool.replication.mirror_status import MirrorStatus
 from rmqtool.replication.record_check import CheckedRecords, DivergedError, RecordChecker, StoreTimes, Until
+from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
 from rmqtool.store.source import Closable
 
 BLOCK_SIZE: Final = 1 << 20
 """Bytes that are gathered before they are checked and given out, if the master sends them at once."""
 _WAIT_SECONDS: Final = 0.25
+PROBES: Final = 8
+"""Connections at a time."""
+SETTLE_SECONDS: Final = 10.0
+"""A request acknowledges all before it: no message from so long ago is waited for (syncFlushTimeout is 5 s)."""
+_OTHER_PROTOCOL: Final = (
+    "is this its replication port (haListenPort), and does the broker run without a controller "
+    "(enableControllerMode=false)?"
+)
+_POLL_SECONDS: Final = 0.02
+
+OnWait = Callable[[], None]
+"""Called again and again while the master is waited for; what it raises ends the wait."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +93,13 @@ class MasterLog(Closable):
         self._needed = 0
         self._received_before = status.received_bytes
         status.state = "connecting"
-        self._at = self._request_of_empty_copy() if copy.is_empty else copy.request_offset
-        self._connection = MasterConnection(address, self._at, timing)
+        if not copy.is_empty:
+            self._at = copy.request_offset
+        elif self.end:
+            self._at = self.end
+        else:  # 0 means the last file, so that a log with more than one is asked for from its second byte
+            self._at = 0 if last_file_start(address, timing, on_wait) == 0 else 1
+        self.connection = MasterConnection(address, self._at, timing)
         try:
             self._first = self._first_transfers()
         except BaseException:
@@ -102,13 +125,22 @@ class MasterLog(Closable):
             self.is_idle = self._at == before and (self.is_idle or (wait_seconds > 0 and was_caught_up))
             if not is_new or len(self._pending) >= max(BLOCK_SIZE, self._needed):
                 while (checked := self._check(until, times)) is not None:
-                    yield from self._given_out(checked)
+                    if checked.length:
+                        yield self._cut_off(checked.length, checked.count, checked.times_ms)
+                    if checked.blank_length and not self._needed:
+                        block = self._cut_off(checked.blank_length)
+                        if self._file_size is None:
+                            self._file_size = self.end - self._file_start
+                        yield block
                     if checked.bad is not None:
                         text = f"the master's log is damaged: {checked.bad}"
                         raise DivergedError(checked.bad.finding, checked.bad.physical_offset, text)
                     if checked.is_until:
                         return
-                self._demand_whole_end()
+                if self._is_caught_up and self._needed and len(self._pending) > 1:
+                    # A heartbeat says that the master has nothing more, so the log must not end within a record.
+                    text = f"the master's log ends within the record at {self.end}"
+                    raise DivergedError("mirror.torn-record", self.end, text)
                 yield None
             wait_seconds = 0.0 if is_new else _WAIT_SECONDS
 
@@ -119,32 +151,18 @@ class MasterLog(Closable):
         A master puts as much as it has into a body, up to a length, but nothing of a second file. So it had no more
         where a body ends with a record, is shorter than others, and does not end a file.
         """
-        is_short = self._connection.last_body_size < self._connection.longest_body_size
+        is_short = self.connection.last_body_size < self.connection.longest_body_size
         is_at_file_end = self._file_size is not None and (self.end - self._file_start) % self._file_size == 0
         return is_short and not self._pending and not is_at_file_end
 
-    def acknowledge(self, physical_offset: int) -> None:
-        """Tell the master that all bytes before an offset are safe here.
-
-        Raises:
-            MasterLostError: the connection is gone.
-        """
-        self._connection.acknowledge(physical_offset)
-
     def close(self) -> None:
-        self._connection.close()
-
-    def _request_of_empty_copy(self) -> int:
-        """Its start; but 0 means the last file, so that a log with more than one is asked for from its second byte."""
-        if self._copy_end:
-            return self._copy_end
-        return 0 if last_file_start(self._address, self._timing, self._on_wait) == 0 else 1
+        self.connection.close()
 
     def _first_transfers(self) -> list[Transfer]:
         """What the master sends first: of what the copy has already, a heartbeat means that the master has it not."""
         end, request = self._copy_end, self._at
         try:
-            transfers = first_transfer(self._connection, self._timing, self._on_wait)
+            transfers = first_transfer(self.connection, self._timing, self._on_wait)
         except MasterLostError:
             if end <= request:
                 raise
@@ -168,30 +186,25 @@ class MasterLog(Closable):
 
     def _receive(self, wait_seconds: float) -> bool:
         """Compare or gather what has arrived; whether anything has."""
-        transfers, self._first = self._first or self._connection.receive(wait_seconds), []
-        self._status.received_bytes = self._received_before + self._connection.received_bytes
+        transfers, self._first = self._first or self.connection.receive(wait_seconds), []
+        self._status.received_bytes = self._received_before + self.connection.received_bytes
         for transfer in transfers:
-            self._take(transfer)
+            at, body = self._at, transfer.body
+            if transfer.physical_offset != at:
+                text = f"the master sent offset {transfer.physical_offset} where {at} follows"
+                raise DivergedError("mirror.wrong-offset", at, text)
+            self._is_caught_up = not body
+            self._status.state = "copying" if body else "caught up"
+            known = min(len(body), max(0, self._copy_end - at))
+            if known:
+                differing = self._copy.first_difference(at, bytes(body[:known]))
+                if differing is not None:
+                    text = f"the copy differs from the master at {differing}: it is a copy of another log, or damaged"
+                    raise DivergedError("mirror.differs", differing, text)
+                body = body[known:]
+            self._pending += body
+            self._at = transfer.end
         return bool(transfers)
-
-    def _take(self, transfer: Transfer) -> None:
-        at, body = self._at, transfer.body
-        if transfer.physical_offset != at:
-            text = f"the master sent offset {transfer.physical_offset} where {at} follows"
-            raise DivergedError("mirror.wrong-offset", at, text)
-        self._is_caught_up = not body
-        self._status.state = "copying" if body else "caught up"
-        if not body:
-            return
-        known = min(len(body), max(0, self._copy_end - at))
-        if known:
-            differing = self._copy.first_difference(at, bytes(body[:known]))
-            if differing is not None:
-                text = f"the copy differs from the master at {differing}: it is a copy of another log, or damaged"
-                raise DivergedError("mirror.differs", differing, text)
-            body = body[known:]
-        self._pending += body
-        self._at = transfer.end
 
     def _check(self, until: Until | None, times: StoreTimes | None) -> CheckedRecords | None:
         """Judge what was gathered; None where it does not start with anything whole or wrong."""
@@ -205,16 +218,6 @@ class MasterLog(Closable):
         is_something = checked.length or checked.bad is not None or checked.is_until
         return checked if is_something or (checked.blank_length and not self._needed) else None
 
-    def _given_out(self, checked: CheckedRecords) -> Iterator[ArrivedBlock]:
-        """The records, and the blank after them if it is whole."""
-        if checked.length:
-            yield self._cut_off(checked.length, checked.count, checked.times_ms)
-        if checked.blank_length and not self._needed:
-            block = self._cut_off(checked.blank_length)
-            if self._file_size is None:
-                self._file_size = self.end - self._file_start
-            yield block
-
     def _cut_off(self, length: int, record_count: int = 0, times_ms: tuple[int, int] | None = None) -> ArrivedBlock:
         pending = self._pending
         content = pending if length == len(pending) else pending[:length]
@@ -222,8 +225,101 @@ class MasterLog(Closable):
         self.end += length
         return ArrivedBlock(self.end - length, content, record_count, times_ms)
 
-    def _demand_whole_end(self) -> None:
-        """A heartbeat says that the master has nothing more, so the log must not end within a record."""
-        if self._is_caught_up and self._needed and len(self._pending) > 1:
-            text = f"the master's log ends within the record at {self.end}"
-            raise DivergedError("mirror.torn-record", self.end, text)
+
+def first_transfer(connection: MasterConnection, timing: Timing, on_wait: OnWait) -> list[Transfer]:
+    """What a master sends first, data or a heartbeat.
+
+    Raises:
+        MasterLostError: it sends nothing.
+    """
+    deadline = time.monotonic() + timing.silence
+    try:
+        while time.monotonic() < deadline:
+            on_wait()
+            if transfers := connection.receive(0.5):
+                return transfers
+    except MasterLostError as error:
+        if connection.received_bytes:
+            raise
+        # A master of controller mode waits for a handshake, and closes on a report (`AutoSwitchHAConnection`).
+        raise MasterLostError(f"{error}, and sent nothing before; {_OTHER_PROTOCOL}") from error
+    raise MasterLostError(f"{connection.address}: the master sends nothing; {_OTHER_PROTOCOL}")
+
+
+def last_file_start(address: MasterAddress, timing: Timing, on_wait: OnWait) -> int:
+    """Physical offset at which the last file of a master's log starts.
+
+    Raises:
+        MasterLostError: the master does not answer.
+    """
+    with MasterConnection(address, 0, timing) as connection:
+        return first_transfer(connection, timing, on_wait)[0].physical_offset
+
+
+def find_log_start(
+    address: MasterAddress, last_start: int, file_size: int | None, timing: Timing, on_wait: OnWait
+) -> int:
+    """Physical offset of the first byte that a master has.
+
+    Args:
+        last_start: that of its last file, as it said just now.
+        file_size: bytes of its files, where that is known.
+
+    Raises:
+        MasterLostError: the master does not answer.
+    """
+    if last_start == 0:
+        return 0
+    asked_at = time.monotonic()
+    if _has(address, [1], timing, on_wait):
+        return 0  # the first byte of a log that starts at 0 is the first of a size, and 0
+    while time.monotonic() - asked_at < SETTLE_SECONDS * timing.report / Timing().report:
+        on_wait()
+        time.sleep(0.1)
+    step = file_size or (DEFAULT_LOG_FILE_SIZE if last_start % DEFAULT_LOG_FILE_SIZE == 0 else 1)
+    start = _search(address, 0, last_start, step, timing, on_wait)
+    if step == 1 or file_size is not None or not _has(address, [start - 1], timing, on_wait):
+        return start
+    return _search(address, start - step, start - 1, 1, timing, on_wait)
+
+
+def _search(address: MasterAddress, absent: int, present: int, step: int, timing: Timing, on_wait: OnWait) -> int:
+    """The lowest offset that is there, between one that is not and one that is; a number of steps below the latter."""
+    while present - absent > step:
+        count = (present - absent - 1) // step
+        chosen = sorted({present - step * (1 + count * index // PROBES) for index in range(PROBES)} - {present})
+        chosen = [physical_offset for physical_offset in chosen if physical_offset > absent] or [present - step]
+        there = _has(address, chosen, timing, on_wait)
+        absent = max([absent, *(start for start in chosen if start not in there)])
+        present = min([present, *(start for start in there if start > absent)])
+    return present
+
+
+def _has(address: MasterAddress, physical_offsets: list[int], timing: Timing, on_wait: OnWait) -> set[int]:
+    """Those of some offsets from which a master sends its log.
+
+    Raises:
+        MasterLostError: it does not answer.
+    """
+    with ExitStack() as stack:
+        waiting = {
+            physical_offset: stack.enter_context(MasterConnection(address, physical_offset, timing))
+            for physical_offset in physical_offsets
+        }
+        there: set[int] = set()
+        deadline = time.monotonic() + timing.silence
+        while waiting and time.monotonic() < deadline:
+            on_wait()
+            for physical_offset, connection in list(waiting.items()):
+                if transfers := connection.receive(_POLL_SECONDS):
+                    del waiting[physical_offset]
+                    connection.close()
+                    if transfers[0].body:
+                        there.add(physical_offset)
+            if there:  # the log has no holes: whatever comes after is there too
+                for physical_offset in [start for start in waiting if start > min(there)]:
+                    waiting.pop(physical_offset).close()
+                    there.add(physical_offset)
+        if waiting:
+            raise MasterLostError(f"{address}: no answer to a request for offset {min(waiting)}")
+    return there

@@ -1,20 +1,27 @@
-"""Keeps a copy of a master's log: connects, checks, writes, syncs, and connects again, until it is told to stop."""
+"""Keeps a copy of a master's log: connects, checks, writes, syncs, and connects again, until it is told to stop.
+
+Two things are looked for before anything is written: whether the master has all bytes that the copy has already after
+its end, before a hole between them is filled; and, where a store time ends the copy, whether earlier records follow a
+late one. Each receives over a connection of its own, whose bytes are dropped; what is copied is then asked for again.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from rmqtool.errors import RmqtoolError
 from rmqtool.replication.connection import MasterAddress, MasterLostError, ProtocolError, Timing
 from rmqtool.replication.log_copy import LogCopy, MismatchError
-from rmqtool.replication.log_start import find_log_start, last_file_start
-from rmqtool.replication.look_ahead import agree_on_rest, find_end, is_past
-from rmqtool.replication.master_log import ArrivedBlock, MasterLog
+from rmqtool.replication.master_log import ArrivedBlock, MasterLog, find_log_start, last_file_start
 from rmqtool.replication.mirror_status import MirrorStatus, SkippedRecords
 from rmqtool.replication.record_check import DivergedError, RecordChecker, StoreTimes, Until
 
+CHUNK_SIZE: Final = 1 << 20
+"""Bytes that are held until they are known to be those that were seen before."""
 PROBLEMS_MAX: Final = 3
 """How often the same thing is asked for again before what is wrong with it counts."""
 
@@ -98,11 +105,15 @@ class Mirror:
                 except (MasterLostError, ProtocolError) as error:
                     if self.status.connect_count == 0 or isinstance(error, ProtocolError):
                         raise
-                    self._note_lost(str(error))
-                    self._wait_for_retry()
+                    self._wait_for_retry(error)
                 except DivergedError as error:
-                    self._note_problem(error)
-                    self._wait_for_retry()
+                    problem = error.physical_offset, error.finding
+                    self._problems.append(problem)
+                    if self._problems.count(problem) >= PROBLEMS_MAX:
+                        self._sync()
+                        self.status.state = "stopped"
+                        raise
+                    self._wait_for_retry(error)
         except _StopAsked:
             reason = self._reason_to_stop() or "asked"
         self._sync()
@@ -215,7 +226,7 @@ class Mirror:
         if interval is not None and time.monotonic() - self._synced_at >= interval and not self._copy.is_synced:
             self._sync()
         if self._options.acknowledges:
-            stream.acknowledge(self._copy.end)
+            stream.connection.acknowledge(self._copy.end)
 
     def _sync(self) -> None:
         if not self._copy.is_synced:
@@ -244,29 +255,144 @@ class Mirror:
         if self._reason_to_stop() is not None:
             raise _StopAsked
 
-    def _note_lost(self, text: str) -> None:
-        self.status.state, self.status.trouble = "waiting", text
-
-    def _note_problem(self, error: DivergedError) -> None:
-        """Ask again for what is wrong; it counts once it comes a third time.
-
-        Raises:
-            DivergedError: it does.
-        """
-        self._problems.append((error.physical_offset, error.finding))
-        if self._problems.count((error.physical_offset, error.finding)) >= PROBLEMS_MAX:
-            self._sync()
-            self.status.state = "stopped"
-            raise error
-        self._note_lost(str(error))
-
-    def _wait_for_retry(self) -> None:
+    def _wait_for_retry(self, error: RmqtoolError) -> None:
+        self.status.state, self.status.trouble = "waiting", str(error)
         deadline = time.monotonic() + self._options.timing.retry
         while self._reason_to_stop() is None and time.monotonic() < deadline:
-            self._sync_alone()
+            if self._options.sync_seconds is not None and not self._copy.is_synced:
+                self._sync()
             self._on_turn()
             time.sleep(0.05)
 
-    def _sync_alone(self) -> None:
-        if self._options.sync_seconds is not None and not self._copy.is_synced:
-            self._sync()
+
+@dataclass(frozen=True)
+class EndByTime:
+    """Where a copy is to end whose end is a store time.
+
+    Attributes:
+        earlier_end: after the last record that was stored before; None where nothing after the copy was.
+        rest_count: records after that.
+        is_final: whether the time has come, so that nothing more is waited for.
+    """
+
+    earlier_end: int | None
+    rest_count: int
+    is_final: bool
+
+
+def find_end(stream: MasterLog, time_ms: int, on_turn: Callable[[], None]) -> EndByTime:
+    """Look for records that were stored before a time, up to the end of the master's log.
+
+    Waits for such a record or for the time, whichever comes first.
+
+    Raises:
+        MasterLostError, ProtocolError, DivergedError: as `MasterLog.blocks`.
+    """
+    times = StoreTimes(time_ms)
+    for block in stream.blocks(times=times):
+        if block is None:
+            has_come = time.time() * 1000 >= time_ms
+            if stream.is_idle or (stream.is_drained and is_past(times, time_ms)):
+                if has_come or times.earlier_end is not None:
+                    return EndByTime(times.earlier_end, times.rest_count, has_come)
+            elif stream.is_drained and times.earlier_end is not None and not has_come:
+                return EndByTime(times.earlier_end, times.rest_count, is_final=False)
+        on_turn()
+    raise AssertionError("without a limit there is no end")
+
+
+def is_past(times: StoreTimes, time_ms: int) -> bool:
+    """Whether the last record was stored at a time or later."""
+    return times.last_ms is not None and times.last_ms >= time_ms
+
+
+def agree_on_rest(stream: MasterLog, copy: LogCopy, on_turn: Callable[[], None]) -> SeenBytes:
+    """Receive what follows the copy as far as the copy has bytes after its end; waits for more where nothing follows.
+
+    Raises:
+        MasterLostError, ProtocolError: as `MasterLog.blocks`.
+        DivergedError: the master has other bytes, or its log ends before intact records of the copy.
+    """
+    seen = SeenBytes(copy.end)
+    for block in stream.blocks():
+        if block is not None:
+            content = block.content[: copy.rest_end - block.physical_offset]
+            differing = copy.first_difference(block.physical_offset, content)
+            if differing is not None:
+                text = (
+                    f"the copy differs from the master at {differing}, after its last whole record, which ends at "
+                    f"{copy.end}: one of both is damaged, or it is a copy of another log"
+                )
+                raise DivergedError("mirror.differs", differing, text)
+            seen.add(content)
+            if block.end >= copy.rest_end:
+                return seen
+        elif stream.is_idle:
+            intact = copy.intact_after(stream.end)
+            if intact is not None:
+                text = f"the master's log ends at {stream.end}, and the copy has intact records after that, at {intact}"
+                raise DivergedError("mirror.copy-ahead-of-master", stream.end, text)
+            if stream.end > copy.end:
+                return seen
+        on_turn()
+    raise AssertionError("without a limit there is no end")
+
+
+class SeenBytes:
+    """What a master sent once, as hashes, so that nothing else is written when it sends that again.
+
+    Attributes:
+        end: physical offset after the last of them.
+    """
+
+    def __init__(self, physical_offset: int) -> None:
+        self.end = self._chunk_start = physical_offset
+        self._hash = hashlib.sha256()
+        self._chunks: list[tuple[int, bytes]] = []
+
+    def add(self, content: bytes | bytearray) -> None:
+        """These bytes came next."""
+        at = 0
+        while at < len(content):
+            part = content[at : at + CHUNK_SIZE - (self.end - self._chunk_start)]
+            self._hash.update(part)
+            at += len(part)
+            self.end += len(part)
+            if self.end - self._chunk_start == CHUNK_SIZE:
+                self._end_chunk()
+
+    def again(self, blocks: Iterable[ArrivedBlock | None]) -> Iterator[ArrivedBlock | None]:
+        """The same bytes in blocks that arrive now, each once all bytes up to the end of a chunk are the same.
+
+        Raises:
+            DivergedError: they are not.
+        """
+        if self.end > self._chunk_start:
+            self._end_chunk()
+        chunks, held, hashed = iter(self._chunks), list[ArrivedBlock](), hashlib.sha256()
+        chunk_end, digest = next(chunks)
+        for block in blocks:
+            if block is None:
+                yield None
+                continue
+            held.append(block)
+            at = block.physical_offset
+            while at < min(block.end, self.end):
+                part = block.content[at - block.physical_offset : chunk_end - block.physical_offset]
+                hashed.update(part)
+                at += len(part)
+                if at == chunk_end:
+                    if hashed.digest() != digest:
+                        text = f"the master now sends other bytes before offset {chunk_end} than a moment ago"
+                        raise DivergedError("mirror.differs", held[0].physical_offset, text)
+                    chunk_end, digest = next(chunks, (self.end, b""))
+                    hashed = hashlib.sha256()
+                    count = len(held) if at in (block.end, self.end) else len(held) - 1
+                    yield from held[:count]
+                    del held[:count]
+            if at == self.end:
+                return
+
+    def _end_chunk(self) -> None:
+        self._chunks.append((self.end, self._hash.digest()))
+        self._chunk_start, self._hash = self.end, hashlib.sha256()

@@ -134,12 +134,16 @@ class _MirrorRun:
         self._view = open_directory(request.root)
         store = self._look()
         self._state = read_state(self._view)
-        self._demand_same_master()
+        before, now = self._state.master, str(request.address)
+        if before not in (None, now) and not request.accepts_master:
+            raise RefusedError(
+                f"{request.root}: mirrors {before}, not {now}; pass --new-master if {now} continues the same log"
+            )
         self._had_abort = self._view.stat(ABORT) is not None
         if not self._had_abort:
             make_abort(sink, request.rules)
         self._copy = LogCopy(store, self._view, sink, request.file_size)
-        self._state = replace(self._state, master=str(request.address))
+        self._state = replace(self._state, master=now)
         self._result = MirrorResult("")
         self._config_at = 0.0
         self._copy_config()
@@ -149,8 +153,15 @@ class _MirrorRun:
 
     def run(self, should_stop: Callable[[], bool], on_turn: Callable[[], None]) -> MirrorResult:
         def turn() -> None:
-            self._copy_config_if_due()
+            if time.monotonic() - self._config_at >= CONFIG_SECONDS:
+                self._copy_config()
             on_turn()
+
+        def synced() -> None:
+            if builder is not None and time.monotonic() - self._built_at >= BUILD_SYNC_SECONDS:
+                builder.sync()
+                self._note_state()
+                self._built_at = time.monotonic()
 
         builder = self._builder
         mirror = Mirror(
@@ -159,7 +170,7 @@ class _MirrorRun:
             self._request.options,
             self._status,
             on_written=builder.dispatch if builder is not None else lambda _offset, _block: None,
-            on_synced=self._sync_builder_if_due,
+            on_synced=synced,
             should_stop=should_stop,
             on_turn=turn,
         )
@@ -191,13 +202,6 @@ class _MirrorRun:
             )
         return None
 
-    def _demand_same_master(self) -> None:
-        before, now = self._state.master, str(self._request.address)
-        if before not in (None, now) and not self._request.accepts_master:
-            raise RefusedError(
-                f"{self._request.root}: mirrors {before}, not {now}; pass --new-master if {now} continues the same log"
-            )
-
     def _open_builder(self, stack: ExitStack) -> BuilderBehind | None:
         request, copy = self._request, self._copy
         if not request.builds:
@@ -214,16 +218,6 @@ class _MirrorRun:
             log_end=copy.end,
         )
         return stack.enter_context(builder)
-
-    def _sync_builder_if_due(self) -> None:
-        if self._builder is not None and time.monotonic() - self._built_at >= BUILD_SYNC_SECONDS:
-            self._builder.sync()
-            self._note_state()
-            self._built_at = time.monotonic()
-
-    def _copy_config_if_due(self) -> None:
-        if time.monotonic() - self._config_at >= CONFIG_SECONDS:
-            self._copy_config()
 
     def _copy_config(self) -> None:
         self._config_at = time.monotonic()

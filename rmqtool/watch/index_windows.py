@@ -1,19 +1,16 @@
-"""The index files of a store that a broker writes to: the entries that point into a range, and files that are full."""
+"""The index files of a store that a broker writes to: the entries that point into a range of the log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.findings.account import Account
-from rmqtool.findings.finding import Finding
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
-from rmqtool.verify.survey.index_map import IndexMap, IndexPass
+from rmqtool.verify.survey.index_map import IndexMap
 from rmqtool.verify.survey.queue_map import RunsBuilder
 
 ENTRIES_MAX: Final = 1 << 22
@@ -85,17 +82,3 @@ def _map(store: Store, entry: Entry, header: IndexHeader, begin: int, end: int, 
     times = header.begin_timestamp_ms, header.end_timestamp_ms
     ends = header.begin_physical_offset, header.end_physical_offset
     return IndexMap(entry.path, slots, count, *times, *ends, runs.finish())
-
-
-def full_files(store: Store, checked: str | None) -> Iterator[Entry]:
-    """The files after the one that was checked last to which no more entries come, for there is a newer one."""
-    for entry in store.index_files[:-1]:
-        if checked is None or entry.name > checked:
-            yield entry
-
-
-def file_findings(store: Store, entry: Entry) -> list[Finding]:
-    """What is wrong with a full file by itself: header, chains, slots."""
-    one = IndexPass(entry, store.index_slot_count or 0, store.index_entry_count, Account())
-    one.run(store.view.open)
-    return one.findings

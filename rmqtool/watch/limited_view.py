@@ -40,15 +40,12 @@ class ReadLimit:
             self.stop_if_asked()
             size = length if rate is None else min(length, max(1, int(rate * BURST_SECONDS)))
             if rate is not None:
-                self._wait()
+                while (left := self._free_at - self.clock()) > 0:
+                    self.sleep(min(left, NAP_SECONDS))
+                    self.stop_if_asked()
                 self._free_at = max(self._free_at, self.clock()) + size / rate
             yield size
             length -= size
-
-    def _wait(self) -> None:
-        while (left := self._free_at - self.clock()) > 0:
-            self.sleep(min(left, NAP_SECONDS))
-            self.stop_if_asked()
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
 from rmqtool.engine.queues.loaded_files import LoadedFiles
-from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS, UnitKind
+from rmqtool.engine.queues.unit import BATCH_UNITS, UnitKind
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
@@ -64,7 +64,11 @@ class TrackedQueues:
             with suppress(UnreadableError):
                 known = self.ends.get(name)
                 end = None if known is None else self._from(known, queue, file_size, files)
-                end = end or _opened(source, name)
+                if end is None:
+                    opened = open_queue(source, name, quickly=True)
+                    last, loaded = opened.last_record(), opened.loaded
+                    if last is not None and loaded is not None:
+                        end = UnitPlace(loaded.end // opened.unit_size, *last)
                 if end is not None:
                     self.ends[name] = end
                 else:
@@ -152,12 +156,6 @@ def _record(unit: bytes) -> tuple[int, int]:
     return int.from_bytes(unit[:8], "big", signed=True), int.from_bytes(unit[8:12], "big", signed=True)
 
 
-def _opened(source: QueueSource, name: QueueName) -> UnitPlace | None:
-    queue = open_queue(source, name, quickly=True)
-    last, loaded = queue.last_record(), queue.loaded
-    return None if last is None or loaded is None else UnitPlace(loaded.end // queue.unit_size, *last)
-
-
 @dataclass
 class QueueWindows(Mapping[QueueKey, QueueMap]):
     """The windows of all queues of one kind on a range of the log; others are there, with no units, when asked for."""
@@ -209,8 +207,3 @@ class QueueWindows(Mapping[QueueKey, QueueMap]):
 
     def __len__(self) -> int:
         return len(self._maps)
-
-
-def queue_ends() -> tuple[TrackedQueues, TrackedQueues]:
-    """The ends of plain queues and of batch queues, none of which is known yet."""
-    return TrackedQueues(PLAIN_UNITS), TrackedQueues(BATCH_UNITS)

@@ -118,21 +118,18 @@ class RangeChecker:
         with closing(store.view.open(segment.path)) as source:
             more_follows = watched.dispatched_end > segment.end
             split = Split(source, watched.begin - segment.start, watched.end - segment.start, segment.start)
+            # The first record of a file tells whether the store writes whole-record CRCs.
+            if self._record_crc is None or self._record_crc[0] != segment.path:
+                whole = whole_file(source, segment.start, more_follows=False)
+                self._record_crc = segment.path, carries_record_crc([whole])
             options = ScanOptions(
-                record_crc=self._carries_record_crc(segment, split),
+                record_crc=self._record_crc[1],
                 block_size=DISPATCH_BLOCK_SIZE,
                 keys_of=self._rules.version if context.crosses else None,
             )
             reader = reader_for(self._seen_bytes)()
             walk = walk_split(replace(split, more_follows=more_follows), reader, options)
             return check_part(walk, context, segment.path).result
-
-    def _carries_record_crc(self, segment: Segment, split: Split) -> bool:
-        """Whether the store writes whole-record CRCs, as the first record of the file tells."""
-        if self._record_crc is None or self._record_crc[0] != segment.path:
-            whole = whole_file(split.source, segment.start, more_follows=False)
-            self._record_crc = segment.path, carries_record_crc([whole])
-        return self._record_crc[1]
 
     def _context(
         self, store: Store, windows: tuple[QueueWindows, ...], index: IndexWindow, watched: WatchedRange

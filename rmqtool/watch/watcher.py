@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS
 from rmqtool.engine.reading.log_end import LogEnd, find_log_end
 from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
@@ -20,6 +21,7 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.log_position import Position, mark_of, what_is_lost
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account
 from rmqtool.findings.finding import MISSING_LOG_FILE, Finding
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.store.checkpoint_file import read_checkpoint
@@ -28,10 +30,11 @@ from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.probe_lock import LockStatus, lock_state
 from rmqtool.verify.files.log_files import log_file_findings
-from rmqtool.watch.index_windows import file_findings, full_files, index_end
+from rmqtool.verify.survey.index_map import IndexPass
+from rmqtool.watch.index_windows import index_end
 from rmqtool.watch.limited_view import LimitedView, ReadLimit
-from rmqtool.watch.queue_windows import queue_ends
-from rmqtool.watch.range_check import CheckedRange, RangeChecker, WatchedRange
+from rmqtool.watch.queue_windows import TrackedQueues
+from rmqtool.watch.range_check import RangeChecker, WatchedRange
 from rmqtool.watch.state import WatchState
 
 CHUNK_BYTES: Final = 16 << 20
@@ -110,7 +113,7 @@ class Watcher:
         self._clock = clock
         self._suspects = Suspects(options.settle_seconds, clock)
         self._index_suspects = Suspects(options.settle_seconds, clock)
-        self._ends = queue_ends()
+        self._ends = TrackedQueues(PLAIN_UNITS), TrackedQueues(BATCH_UNITS)
         self._checker = RangeChecker(options.rules)
         self._sizes: dict[str, object] = {}
         self._log_end: LogEnd | None = None
@@ -140,9 +143,15 @@ class Watcher:
             with OpenFiles(store.view) as files:
                 look = self._begin(store, files)
                 self.lags = self._measure(look)  # first, for checking may take long, and fail
-                self._raise_alarms()
+                for alert in self.alarms.look(self.lags):
+                    self.state.counts.alerts += alert.is_raised
+                    self._on_row({"type": "alert", **alert.as_json()})
                 if self.state.position is not None:
-                    self._check_log(look)
+                    until = self._clock() + LOOK_SECONDS
+                    while self._check_next(look):
+                        if self._clock() >= until:
+                            self.has_more = True
+                            break
                     self._check_full_index(look)
         except UnreadableError as error:
             self.trouble = str(error)  # retention, or a start of the broker, takes files away: look again
@@ -152,11 +161,6 @@ class Watcher:
         """How much of the log is not checked yet, up to its end at the last look; None without one."""
         end, position = self.lags.log_end, self.state.position
         return None if end is None or position is None else max(0, end - position.physical_offset)
-
-    def _raise_alarms(self) -> None:
-        for alert in self.alarms.look(self.lags):
-            self.state.counts.alerts += alert.is_raised
-            self._on_row({"type": "alert", **alert.as_json()})
 
     def _surveyed(self) -> Store:
         store = self._options.survey()
@@ -266,13 +270,6 @@ class Watcher:
 
     # What is checked
 
-    def _check_log(self, look: _StoreNow) -> None:
-        until = self._clock() + LOOK_SECONDS
-        while self._check_next(look):
-            if self._clock() >= until:
-                self.has_more = True
-                return
-
     def _check_next(self, look: _StoreNow) -> bool:
         """Check the next range; False where there is nothing to be checked now."""
         assert self.state.position is not None
@@ -308,10 +305,6 @@ class Watcher:
             self._suspects.clear()
         if with_index and self._index_stopped_at is None:
             self._indexed_end = result.end
-        self._advance(look, result, at, end)
-        return True
-
-    def _advance(self, look: _StoreNow, result: CheckedRange, at: int, end: int) -> None:
         counts = self.state.counts
         for kind, stops in zip(self._ends, result.stops, strict=True):
             kind.go_on(stops, is_whole=result.end >= end)
@@ -321,6 +314,7 @@ class Watcher:
         counts.verified_bytes += result.end - at
         self.state.position = Position(result.end, None, mark_of(look.store, result.end))
         self._save()
+        return True
 
     def _check_gap(self, look: _StoreNow, at: int) -> bool:
         """A file that is missing inside the log."""
@@ -342,13 +336,18 @@ class Watcher:
         return True
 
     def _check_full_index(self, look: _StoreNow) -> None:
-        """Check index files that are full as a whole, once each."""
-        if not look.store.index_slot_count:
+        """Check index files that are full, for there is a newer one: header, chains and slots of each, once."""
+        slot_count, checked = look.store.index_slot_count, self.state.index_file
+        if not slot_count:
             return
-        for entry in full_files(look.store, self.state.index_file):
+        for entry in look.store.index_files[:-1]:
+            if checked is not None and entry.name <= checked:
+                continue
             if self._index_suspects.is_early(entry.name):
                 return
-            findings = file_findings(look.store, entry)
+            index_pass = IndexPass(entry, slot_count, look.store.index_entry_count, Account())
+            index_pass.run(look.store.view.open)
+            findings = index_pass.findings
             if findings and not self._index_suspects.confirms(entry.name, findings):
                 return
             self._index_suspects.clear()
@@ -512,20 +511,17 @@ class Alarms:
             limit = self.limits.get(name)
             if limit is None:
                 continue
-            is_passed = value is not None and value > limit
-            yield from self._note(name, value, limit, is_passed=is_passed)
-
-    def _note(self, name: str, value: int | None, limit: int, *, is_passed: bool) -> Iterator[Alert]:
-        text = _TEXTS[name].format(value=value)
-        if not is_passed:
-            self._passed.discard(name)
-            if name in self.raised:
-                self.raised.discard(name)
-                yield Alert(name, False, value, limit, f"{text}: within the limit of {limit} again")
-        elif name in self._passed and name not in self.raised:
-            self.raised.add(name)
-            yield Alert(name, True, value, limit, f"{text}, the limit is {limit}")
-        self._passed |= {name} if is_passed else set()
+            text = _TEXTS[name].format(value=value)
+            if value is None or value <= limit:
+                self._passed.discard(name)
+                if name in self.raised:
+                    self.raised.discard(name)
+                    yield Alert(name, False, value, limit, f"{text}: within the limit of {limit} again")
+                continue
+            if name in self._passed and name not in self.raised:
+                self.raised.add(name)
+                yield Alert(name, True, value, limit, f"{text}, the limit is {limit}")
+            self._passed.add(name)
 
     @property
     def is_uncertain(self) -> bool:

@@ -8,7 +8,6 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -80,7 +79,12 @@ class Webhook:
             return
         self._is_closed = True
         deadline = time.monotonic() + wait_seconds
-        _try_until(deadline, lambda: self._rows.put(None, timeout=0.1))
+        while time.monotonic() < deadline:
+            try:
+                self._rows.put(None, timeout=0.1)
+                break
+            except queue.Full:
+                continue
         self._thread.join(max(0.0, deadline - time.monotonic()))
         self._ends.set()
         if self._thread.is_alive():  # it may take its time with the row that it has
@@ -112,12 +116,3 @@ class Webhook:
             except (OSError, HTTPException, ValueError) as error:
                 self.problem = f"the webhook could not be reached: {getattr(error, 'reason', None) or error}"
         return False
-
-
-def _try_until(deadline: float, put: Callable[[], None]) -> None:
-    while time.monotonic() < deadline:
-        try:
-            put()
-        except queue.Full:
-            continue
-        return

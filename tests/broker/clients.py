@@ -23,7 +23,7 @@ from rmqtool.formats import properties as names
 from rmqtool.formats.batch import BatchPart, join_batch
 from rmqtool.formats.message_id import host_bytes
 from rmqtool.formats.properties import encode_properties
-from rmqtool.remoting.codes import ResponseCode
+from rmqtool.formats.remoting import ResponseCode
 from rmqtool.store.config.broker_conf import BrokerConf, broker_conf
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import open_directory

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.remoting.codes import RequestCode
+from rmqtool.formats.remoting import RequestCode
 from rmqtool.remoting.connection import Connection
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store

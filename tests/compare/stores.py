@@ -9,8 +9,7 @@ from pathlib import Path
 
 from rmqtool.compare.join import Kind
 from rmqtool.compare.log_side import StoreLog, Terms
-from rmqtool.compare.manifest import ManifestLog
-from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.manifest import ManifestLog, write_manifest
 from rmqtool.compare.metadata import StoreMetadata, read_metadata
 from rmqtool.compare.result import Comparison
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare

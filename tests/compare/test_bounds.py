@@ -11,7 +11,7 @@ import pytest
 from benchmarks.logs import write_log
 from rmqtool.compare.join import Kind
 from rmqtool.compare.log_side import Terms
-from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.manifest import write_manifest
 from rmqtool.compare.run import CompareOptions, compare
 from rmqtool.errors import WriteError
 from rmqtool.store.directory import survey

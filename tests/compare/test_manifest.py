@@ -15,8 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.compare.log_side import Terms
-from rmqtool.compare.manifest import CHUNK, TRAILER, TRAILER_MARK, ManifestLog, packed_rows, unpacked_rows
-from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.manifest import (
+    CHUNK,
+    TRAILER,
+    TRAILER_MARK,
+    ManifestLog,
+    packed_rows,
+    unpacked_rows,
+    write_manifest,
+)
 from rmqtool.compare.rows import ROW, QueueNumbers
 from rmqtool.errors import RmqtoolError, UnreadableError, UnsupportedError
 from tests.compare.stores import Message, laid_out, numbered, store_of, subject

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from rmqtool.compare.log_side import Terms
-from rmqtool.compare.manifest import ManifestLog
-from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.manifest import ManifestLog, write_manifest
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare
 from rmqtool.scan.runner import Item, Result
 from tests.commands.transcripts import rmqtool

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rmqtool.engine.append.encoder import RecordColumns, RecordFields, encode_records
-from rmqtool.remoting.codes import RequestCode, ResponseCode
+from rmqtool.formats.remoting import RequestCode, ResponseCode
 from tests.remoting_server import Request, answer
 
 HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")

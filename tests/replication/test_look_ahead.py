@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.replication import look_ahead
-from rmqtool.replication.look_ahead import SeenBytes
+from rmqtool.replication import mirror
 from rmqtool.replication.master_log import ArrivedBlock
+from rmqtool.replication.mirror import SeenBytes
 from rmqtool.replication.mirror_status import MirrorStatus
 from rmqtool.replication.record_check import DivergedError, LateRecords, Until
 from rmqtool.replication.run import run_mirror
@@ -64,7 +64,7 @@ def test_no_byte_of_another_log_gets_into_a_copy_with_a_hole(tmp_path: Path, log
 def test_holes_are_filled_from_the_same_log(
     tmp_path: Path, log: bytes, monkeypatch: pytest.MonkeyPatch, numbers: list[int], chunk_size: int
 ) -> None:
-    monkeypatch.setattr(look_ahead, "CHUNK_SIZE", chunk_size)
+    monkeypatch.setattr(mirror, "CHUNK_SIZE", chunk_size)
     copy_with_holes(tmp_path, log, *numbers)
     with FakeMaster(log, FILE_SIZE, batch_size=5000) as master:
         mirrored(tmp_path, master, file_size=FILE_SIZE, builds=True)
@@ -101,7 +101,7 @@ def test_a_hole_is_not_filled_with_other_bytes_than_those_that_were_checked(tmp_
 def test_seen_bytes_are_given_out_once_their_chunk_is_the_same(
     monkeypatch: pytest.MonkeyPatch, chunk_size: int
 ) -> None:
-    monkeypatch.setattr(look_ahead, "CHUNK_SIZE", chunk_size)
+    monkeypatch.setattr(mirror, "CHUNK_SIZE", chunk_size)
     content = bytes(range(60))
     for length in (1, 7, 8, 20, 60):
         seen = SeenBytes(100)

@@ -28,8 +28,7 @@ from rmqtool.commands.options.store import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.compare.log_side import StoreLog, Terms
-from rmqtool.compare.manifest import ManifestLog
-from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.manifest import ManifestLog, write_manifest
 from rmqtool.compare.metadata import read_metadata
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare
 from rmqtool.errors import UsageError

@@ -30,7 +30,7 @@ from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.message_id import create_unique_key
 from rmqtool.formats.properties import encode_properties
-from rmqtool.remoting.codes import ResponseCode
+from rmqtool.formats.remoting import ResponseCode
 from rmqtool.store.config.config_json import GROUPS, TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.remoting.codes import ResponseCode
+from rmqtool.formats.remoting import ResponseCode
 
 
 class PutStatus(StrEnum):

@@ -18,7 +18,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.properties import encode_properties
-from rmqtool.remoting.codes import ResponseCode
+from rmqtool.formats.remoting import ResponseCode
 
 OPERATION_TAG: Final = "d"
 _STORED: Final = frozenset(

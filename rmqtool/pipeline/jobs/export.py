@@ -74,8 +74,11 @@ class Export:
             return None
         if files.exists(f"{self.target}/{NOTES}"):
             raise RefusedError(f"{self.target}: has tables of export --incremental, and would be replaced as a whole")
-        manifest = _read_manifest(files, self.target)
-        if manifest is None:
+        try:
+            manifest = json.loads(files.read(f"{self.target}/{MANIFEST}") or "")
+        except ValueError:
+            manifest = None
+        if not (isinstance(manifest, dict) and "files" in manifest and "request" in manifest):
             # Beside an export that a kill ended while it was put into its place lies the rest of it, or the one before.
             if not files.sizes(self.target) or any(map(files.exists, (self._partial, self._old))):
                 return None
@@ -218,14 +221,6 @@ def _flat(table: DataFrame) -> DataFrame:
         return f.base64(name).alias(name) if kind == "binary" else f.col(name)
 
     return table.select([cell(name, kind) for name, kind in table.dtypes])
-
-
-def _read_manifest(files: TargetFiles, folder: str) -> dict[str, Any] | None:
-    try:
-        manifest = json.loads(files.read(f"{folder}/{MANIFEST}") or "")
-    except ValueError:
-        return None
-    return manifest if isinstance(manifest, dict) and "files" in manifest and "request" in manifest else None
 
 
 def _fingerprint(store: Store) -> str:

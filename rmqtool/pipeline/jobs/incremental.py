@@ -32,7 +32,7 @@ from rmqtool.scan.runner import ThreadRunner
 from rmqtool.store.directory import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 LEASES: Final = f"{NOTES}/leases"
 """Directory of the target in which the run that writes has its lease."""
@@ -119,21 +119,17 @@ class IncrementalExport:
         lease = Lease.take(self.files, f"{self.target}/{LEASES}", session)
         try:
             self._refuse_foreign()
-            self._add_all(session, lease)
+            layout = self._layout()
+            self._finish_moves()
+            batch: ExportBatch | None = ExportBatch(self._next_number())
+            if self.table == "messages":
+                batch = self._planned_before() or self._plan()
+            while batch is not None:
+                self._add(session, batch, layout, lease)
+                batch = None if batch.is_new and batch.is_last else self._plan()
         finally:
             lease.release()
         return self.added
-
-    def _add_all(self, session: SparkSession, lease: Lease) -> None:
-        layout = self._layout()
-        self._finish_moves()
-        if self.table != "messages":
-            self._add(session, ExportBatch(self._next_number()), layout, lease)
-            return
-        batch = self._planned_before() or self._plan()
-        while batch is not None:
-            self._add(session, batch, layout, lease)
-            batch = None if batch.is_new and batch.is_last else self._plan()
 
     def _refuse_foreign(self) -> None:
         """A run that replaces the whole target has its lease beside it."""
@@ -154,7 +150,8 @@ class IncrementalExport:
         """
         kept = self._noted("export.json")
         by_text = kept.get("format") == TEXT_FOLDERS
-        partition_by = self.partition_by or tuple(kept.get("partition_by", self._default_partitions))
+        default = PARTITIONS if self.form in TABLE_FORMS else ()
+        partition_by = self.partition_by or tuple(kept.get("partition_by", default))
         request = {
             "format": TEXT_FOLDERS if by_text else NOTES_FORMAT,
             "form": self.form.value,
@@ -173,10 +170,6 @@ class IncrementalExport:
                 f"{self.target}: was exported with other settings ({', '.join(differing)}); choose another --to"
             )
         return TargetLayout(str(kept["id"]), partition_by, by_text)
-
-    @property
-    def _default_partitions(self) -> tuple[str, ...]:
-        return PARTITIONS if self.form in TABLE_FORMS else ()
 
     def _planned_before(self) -> ExportBatch | None:
         """The batch that a run before has planned and not noted as written."""
@@ -238,7 +231,13 @@ class IncrementalExport:
 
         name = f"batches/{batch.number:010}.json"
         manifest: dict[str, Any] = {"format": NOTES_FORMAT, "batch": batch.number}
-        manifest["stores"] = self._broker_files(batch.ranges)
+        manifest["stores"] = stores = dict[str, Any]()
+        for store in self.stores:
+            if store.view.label in batch.ranges:
+                low, high = batch.ranges[store.view.label]
+                read = [segment for segment in store.commitlog if segment.start < high and segment.end > low]
+                listed = [{"path": segment.path, "bytes": segment.size} for segment in read]
+                stores[store.view.label] = {"from_offset": low, "to_offset": high, "files": listed}
         options = dict(self.options)
         if self.table == "messages":
             rows = table_frame(session, {**options, "ranges": json.dumps(batch.ranges)})
@@ -253,7 +252,12 @@ class IncrementalExport:
             lease.check()
             manifest["rows"] = table.append(rows, batch.number, manifest)
         else:
-            self._add_files(rows, manifest, f"{batch.number:010}-{lease.id}", layout)
+            folder = f"{batch.number:010}-{lease.id}"  # no other run writes into it
+            staging = f"{self._staging}/{folder}"
+            path = self.files.spark_path(staging)
+            manifest["rows"] = save_rows(rows, self.form, layout.partition_by, path, by_text=layout.by_text)
+            manifest["staging"], manifest["files"] = folder, written_files(self.files, staging)
+            manifest["bytes"] = sum(file["bytes"] for file in manifest["files"])
             lease.check()
         self._note(name, {**manifest, "positions": batch.positions})
         self._finish_moves()
@@ -261,14 +265,6 @@ class IncrementalExport:
         self.added["bytes"] += manifest.get("bytes", 0)
         self.added["files"] += len(manifest.get("files", ()))
         self.added["batches"] += 1
-
-    def _add_files(self, rows: DataFrame, manifest: dict[str, Any], folder: str, layout: TargetLayout) -> None:
-        """Write the files of a batch into a directory that no other run writes into."""
-        staging = f"{self._staging}/{folder}"
-        path = self.files.spark_path(staging)
-        manifest["rows"] = save_rows(rows, self.form, layout.partition_by, path, by_text=layout.by_text)
-        manifest["staging"], manifest["files"] = folder, written_files(self.files, staging)
-        manifest["bytes"] = sum(file["bytes"] for file in manifest["files"])
 
     def _finish_moves(self) -> None:
         """Put the files of the last batch into their places, and remove what runs left that a kill ended.
@@ -301,17 +297,6 @@ class IncrementalExport:
         names = self.files.sizes(f"{self._notes}/batches")
         numbers = [int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdecimal()]
         return max(numbers, default=-1) + 1
-
-    def _broker_files(self, ranges: Mapping[str, Range]) -> dict[str, Any]:
-        """The log files that a batch reads, by store."""
-        files: dict[str, Any] = {}
-        for store in self.stores:
-            if store.view.label in ranges:
-                low, high = ranges[store.view.label]
-                read = [segment for segment in store.commitlog if segment.start < high and segment.end > low]
-                listed = [{"path": segment.path, "bytes": segment.size} for segment in read]
-                files[store.view.label] = {"from_offset": low, "to_offset": high, "files": listed}
-        return files
 
     def _noted(self, name: str) -> dict[str, Any]:
         """A note of the target; empty where there is none."""

@@ -97,17 +97,24 @@ class LakeTable:
         Args:
             manifest: what went in; kept with the commit.
         """
-        if self.form is Form.DELTA:
-            return self._append_to_delta(rows, number, manifest)
-        return self._append_to_iceberg(rows, number, manifest)
-
-    def _append_to_delta(self, rows: DataFrame, number: int, manifest: Mapping[str, Any]) -> int:
-        """Delta keeps the last number of each writer in the table, and leaves out a number that it has had."""
-        writer = rows.hint("rebalance", *self.partition_by).write.format("delta").mode("append")
-        writer = writer.partitionBy(*self.partition_by).option("mergeSchema", "true")
-        writer = writer.option("txnAppId", self.export_id).option("txnVersion", number)
-        writer.option("userMetadata", json.dumps(manifest)).save(self.files.spark_path(self.place))
-        return self._added_to_delta(number)
+        if self.form is Form.DELTA:  # which keeps the last number of each writer, and leaves out one that it has had
+            writer = rows.hint("rebalance", *self.partition_by).write.format("delta").mode("append")
+            writer = writer.partitionBy(*self.partition_by).option("mergeSchema", "true")
+            writer = writer.option("txnAppId", self.export_id).option("txnVersion", number)
+            writer.option("userMetadata", json.dumps(manifest)).save(self.files.spark_path(self.place))
+            return self._added_to_delta(number)
+        # Iceberg brings the rows of a partition together by itself.
+        session, table = rows.sparkSession, f"{CATALOG}.{self.name}"
+        columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in rows.schema)
+        partitions = f" PARTITIONED BY ({', '.join(f'`{name}`' for name in self.partition_by)})"
+        session.sql(
+            f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg{partitions if self.partition_by else ''}"
+        )
+        mark = f"{self.export_id}/{number}"
+        if mark not in self._added_to_iceberg(session, table):
+            appender = rows.writeTo(table).option(f"snapshot-property.{BATCH}", mark)
+            appender.option(f"snapshot-property.{MANIFEST}", json.dumps(manifest)).append()
+        return self._added_to_iceberg(session, table).get(mark, 0)
 
     def _added_to_delta(self, number: int) -> int:
         """Rows of the commit with a number of ours, as its file in the table's log says: see Delta's protocol."""
@@ -120,20 +127,6 @@ class LakeTable:
                 written = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
                 return sum(int(statistics.get("numRecords", 0)) for statistics in written)
         return 0
-
-    def _append_to_iceberg(self, rows: DataFrame, number: int, manifest: Mapping[str, Any]) -> int:
-        """Iceberg brings the rows of a partition together by itself."""
-        session, table = rows.sparkSession, f"{CATALOG}.{self.name}"
-        columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in rows.schema)
-        partitions = f" PARTITIONED BY ({', '.join(f'`{name}`' for name in self.partition_by)})"
-        session.sql(
-            f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg{partitions if self.partition_by else ''}"
-        )
-        mark = f"{self.export_id}/{number}"
-        if mark not in self._added_to_iceberg(session, table):
-            writer = rows.writeTo(table).option(f"snapshot-property.{BATCH}", mark)
-            writer.option(f"snapshot-property.{MANIFEST}", json.dumps(manifest)).append()
-        return self._added_to_iceberg(session, table).get(mark, 0)
 
     def _added_to_iceberg(self, session: Any, table: str) -> dict[str, int]:
         """Rows of each snapshot of an export, by the mark of its batch."""

@@ -69,7 +69,15 @@ class Lease:
             raise
         if oldest is not None:
             lease.release()
-            raise RefusedError(_refusal(folder, oldest))
+            began = datetime.fromtimestamp(float(oldest["since"]), UTC)
+            processes = oldest.get("processes")
+            pids = ", ".join(map(str, processes)) if isinstance(processes, dict) else "unknown"
+            raise RefusedError(
+                f"{folder}: another export has written to this target since "
+                f"{began.isoformat(timespec='seconds').replace('+00:00', 'Z')}: {oldest.get('user', 'unknown')} on "
+                f"{oldest.get('host', 'unknown')}, processes {pids}. Wait until it has ended. If it ended without "
+                f"removing its lease, run this command again with --break-lease {oldest['id']}"
+            )
         return lease
 
     def check(self) -> None:
@@ -167,18 +175,16 @@ def _machine() -> str | None:
 def _has_ended(other: Mapping[str, Any]) -> bool:
     """Whether all processes of a run have ended for certain; a process with another start is another one."""
     processes = other.get("processes")
-    if not isinstance(processes, dict) or not processes or _machine() in (None, ""):
+    machine = _machine()
+    if not isinstance(processes, dict) or not processes or not machine or other.get("machine") != machine:
         return False
-    if other.get("machine") != _machine():
-        return False
-    return not any(_runs(str(pid), started) for pid, started in processes.items())
-
-
-def _runs(pid: str, started: Any) -> bool:
-    if not pid.isdecimal() or not isinstance(started, int | float):
-        return True  # nobody can tell
-    now = started_at(int(pid))
-    return now is not None and abs(now - started) < _SAME_START_S
+    for pid, started in processes.items():
+        if not str(pid).isdecimal() or not isinstance(started, int | float):
+            return False  # nobody can tell
+        now = started_at(int(pid))
+        if now is not None and abs(now - started) < _SAME_START_S:
+            return False
+    return True
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -187,14 +193,3 @@ def _parsed(text: str) -> dict[str, Any]:
         parsed = json.loads(text)
         return {**parsed, "since": float(parsed["since"])} if isinstance(parsed, dict) else {}
     return {}
-
-
-def _refusal(folder: str, other: Mapping[str, Any]) -> str:
-    since = datetime.fromtimestamp(float(other["since"]), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    processes = other.get("processes")
-    pids = ", ".join(map(str, processes)) if isinstance(processes, dict) else "unknown"
-    return (
-        f"{folder}: another export has written to this target since {since}: {other.get('user', 'unknown')} on "
-        f"{other.get('host', 'unknown')}, processes {pids}. Wait until it has ended. If it ended without removing its "
-        f"lease, run this command again with --break-lease {other['id']}"
-    )

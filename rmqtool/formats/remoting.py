@@ -8,7 +8,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """Requests that this room sends."""
+    """Requests that rmqtool sends."""
 
     PULL_MESSAGE = 11
     GET_MAX_OFFSET = 30
@@ -57,7 +57,7 @@ PULL_SUBSCRIPTION: Final = 4
 
 
 def code_name(code: int) -> str:
-    """The broker's name of an answer's code, or the number where this room has none for it."""
+    """The broker's name of an answer's code, or the number where it has none here."""
     try:
         return ResponseCode(code).name
     except ValueError:
