@@ -40,6 +40,8 @@ FINDING_IDS: Final = {
     Verdict.UNREADABLE_RANGE: "commitlog.unreadable-range",
     Verdict.STALE: "commitlog.stale-tail",
 }
+MISSING_LOG_FILE: Final = "commitlog.missing-file"
+NOT_READABLE_BY_VERSION: Final = "commitlog.not-readable-by-version"
 
 RULES: Final = (
     (

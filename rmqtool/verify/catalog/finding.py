@@ -10,9 +10,11 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
-MISSING_LOG_FILE: Final = "commitlog.missing-file"
+from rmqtool.scan import rules
+
+MISSING_LOG_FILE: Final = rules.MISSING_LOG_FILE
 BACKUP_BETTER: Final = "config.backup-better"
-NOT_READABLE_BY_VERSION: Final = "commitlog.not-readable-by-version"
+NOT_READABLE_BY_VERSION: Final = rules.NOT_READABLE_BY_VERSION
 
 
 class Severity(Enum):
