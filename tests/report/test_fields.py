@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -46,6 +48,7 @@ from rmqtool.report.fields import (
     UnfilledFieldError,
 )
 from rmqtool.report.json_schemas import schema_text
+from rmqtool.report.rows import message_row
 from rmqtool.report.writers import json_parts
 from rmqtool.scan.log import ScanOptions, reader_for, walk_split
 from rmqtool.scan.split import Split
@@ -157,6 +160,15 @@ def test_a_row_without_one_of_its_fields_is_an_error(table: tuple[RowField, ...]
     for name in columns:
         with pytest.raises(UnfilledFieldError, match=name):
             batch_of(table, row_type, 2, {other: value for other, value in columns.items() if other != name})
+
+
+def test_a_field_that_a_decoded_record_has_not_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {field.name: None for field in MESSAGE_ROW} | {"keys": (), "properties": {}}
+    record: Any = SimpleNamespace(**values)
+    assert [*message_row(record, BodyChoice(), physical_offset=0)] == [field.name for field in MESSAGE_ROW]
+    added(monkeypatch, Number("further"), Type.INT32)
+    with pytest.raises(AttributeError, match="further"):
+        message_row(record, BodyChoice(), physical_offset=0)
 
 
 def test_a_decoded_record_has_all_fields() -> None:
