@@ -44,18 +44,18 @@ class QueueDump(RowSource):
         queues = [queue for queue in self._queues() if self.ask.takes_queue(queue.topic, queue.queue_id)]
         for queue in reversed(queues) if self.ask.reverse else queues:
             if self.target.kind is DumpKind.EXTENSION:
-                numbers = range(len(queue.entries))
-            else:  # after the last file with data all are only preallocated
-                numbers = range(self._last_with_data(queue) + 1)
-            for number in reversed(numbers) if self.ask.reverse else numbers:
+                for entry in queue.entries:
+                    if (source := self.opened(entry)) is not None:
+                        with closing(source):
+                            yield from self._extensions(queue, entry, source)
+                continue
+            last = self._last_with_data(queue)  # after it the files are only preallocated
+            for number in range(last, -1, -1) if self.ask.reverse else range(last + 1):
                 entry = queue.entries[number]
                 if (source := self.opened(entry)) is not None:
                     with closing(source):
-                        if self.target.kind is DumpKind.EXTENSION:
-                            yield from self._extensions(queue, entry, source)
-                        else:
-                            ends_data = number == numbers[-1] or not self.target.is_chain
-                            yield from self._units(queue, entry, source, ends_data=ends_data)
+                        ends_data = number == last or not self.target.is_chain
+                        yield from self._units(queue, entry, source, ends_data=ends_data)
 
     def _queues(self) -> Iterator[_DumpedQueue]:
         for directory, entries in groupby(self.target.entries, lambda entry: entry.path.rpartition("/")[0]):
