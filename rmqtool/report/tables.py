@@ -167,8 +167,10 @@ def _entries(name: Any, table: Mapping[Any, Any]) -> Iterator[DumpRow]:
     if name in _SETTINGS:
         for key, settings in table.items():
             if isinstance(settings, dict):  # without the name that they repeat
-                settings = {own: settings[own] for own in settings if own not in ("topicName", "groupName")}  # noqa: PLW2901
-            yield {"type": f"config-{_SETTINGS[name]}", _SETTINGS[name]: str(key), "settings": settings}
+                shown = {own: settings[own] for own in settings if own not in ("topicName", "groupName")}
+            else:
+                shown = settings
+            yield {"type": f"config-{_SETTINGS[name]}", _SETTINGS[name]: str(key), "settings": shown}
     elif name in _OFFSETS or name == _ORDERED:
         for key, value in table.items():
             topic, separator, group = str(key).partition("@")

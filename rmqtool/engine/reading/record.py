@@ -189,7 +189,7 @@ def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
     """
     try:  # all of a small record, and at least the part before the body
         start = log.read(place, 0, _READ_AT_ONCE)
-    except UnreadableError:  # what follows the head may lie in a bad sector
+    except UnreadableError:  # what follows the header may lie in a bad sector
         start = log.read(place, 0, commitlog.HEAD_SIZE_MAX)
     if len(start) < commitlog.RECORD_SIZE_MIN:
         return None

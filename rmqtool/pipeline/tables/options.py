@@ -173,7 +173,7 @@ class SourceOptions:
             if is_url(pattern):
                 places += matching_urls(pattern)
             else:
-                places += sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207 - absolute
+                places += sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207
         places = list(dict.fromkeys(places))
         surveyed = list(ThreadRunner(PLANNING_THREADS).map(surveyed_at, places))
         if not any(isinstance(store, Store) for store in surveyed):

@@ -59,8 +59,7 @@ def queue_splits(store: Store, row_filters: Sequence[RowFilter]) -> list[tuple[Q
     files = []
     for queues, is_batch in ((store.queues, False), (store.batch_queues, True)):
         for queue in queues.values():
-            wanted = (one.may_name(queue.topic) and one.may_number(queue.queue_id) for one in row_filters)
-            if all(wanted):
+            if all(one.may_name(queue.topic) and one.may_number(queue.queue_id) for one in row_filters):
                 view = view_of_files(store.view, [segment.entry for segment in queue.segments])
                 paths = tuple(segment.path for segment in queue.segments)
                 files += [
