@@ -68,7 +68,10 @@ class Browser(App[None]):
         yield Static(id="title", markup=False)
         with Horizontal():
             yield VirtualList(self.places, name="places")
-            yield VirtualList(NoMessages(self._advice()), name="messages")
+            advice = "Enter opens a topic, then a queue; ? shows all keys"
+            if not self.store.queue_names():
+                advice = "the store has no consume queues: open a file of the commit log; ? shows all keys"
+            yield VirtualList(NoMessages(advice), name="messages")
         yield Static(id="status", markup=False)
         yield Footer(show_command_palette=False, compact=True)
 
@@ -102,7 +105,7 @@ class Browser(App[None]):
         row = 0
         if isinstance(messages, QueueMessages) and queue_offset is not None:
             row = queue_offset - messages.first
-        self._show(messages, row)
+        self._list("messages").show(messages, row)
         if (place := self.places.row_of(name)) is not None:
             self._list("places").show(self.places, place)
         if row and not 0 <= row < messages.count():
@@ -110,8 +113,13 @@ class Browser(App[None]):
 
     def open_message(self, message: StoredMessage, row: int = 0, *, in_list: bool = False) -> None:
         """Show one record."""
-        screen = RecordScreen(self.store, message, self.messages if in_list else None, row)
-        self.push_screen(screen, self._go_to_queue)
+
+        def go_to_queue(place: PlaceInQueue | None) -> None:
+            if place is not None:
+                self.open_queue(*place)
+                self._list("messages").focus()
+
+        self.push_screen(RecordScreen(self.store, message, self.messages if in_list else None, row), go_to_queue)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Jumps start from the first screen only."""
@@ -215,15 +223,7 @@ class Browser(App[None]):
             self.open_queue(place.queue)
             self._list("messages").focus()
         elif place.segment is not None:
-            self._show(FileRecords(self.store, place.segment))
-            self._list("messages").focus()
-
-    def _show(self, messages: MessageList, row: int = 0) -> None:
-        self._list("messages").show(messages, row)
-
-    def _go_to_queue(self, place: PlaceInQueue | None) -> None:
-        if place is not None:
-            self.open_queue(*place)
+            self._list("messages").show(FileRecords(self.store, place.segment))
             self._list("messages").focus()
 
     def _go_to_finding(self, finding: Finding | None) -> None:
@@ -251,21 +251,22 @@ class Browser(App[None]):
     @work(thread=True, group="find", exclusive=True)
     def _find(self, topic: str | None, text: str) -> None:
         """Look a message up, which may take long in a large index."""
+
+        def show(messages: list[StoredMessage]) -> None:
+            if not messages:
+                self._tell(f"no message with {text}" + (f" in the index for {topic}" if topic is not None else ""))
+            elif len(messages) == 1:
+                self.open_message(messages[0])
+            else:
+                self._list("messages").show(FoundMessages(messages))
+                self._list("messages").focus()
+
         try:
             messages = self.store.messages_by_name(topic, text)
         except RmqtoolError as error:
             self.call_from_thread(self._tell, str(error))
             return
-        self.call_from_thread(self._show_found, messages, text, topic)
-
-    def _show_found(self, messages: list[StoredMessage], text: str, topic: str | None) -> None:
-        if not messages:
-            self._tell(f"no message with {text}" + (f" in the index for {topic}" if topic is not None else ""))
-        elif len(messages) == 1:
-            self.open_message(messages[0])
-        else:
-            self._show(FoundMessages(messages))
-            self._list("messages").focus()
+        self.call_from_thread(show, messages)
 
     def _offsets(self, messages: MessageList, text: str) -> str:
         if not isinstance(messages, QueueMessages) or not messages.count():
@@ -315,11 +316,6 @@ class Browser(App[None]):
         if isinstance(messages, FileRecords):
             return f"{messages.segment.path}: record {cursor + 1:,}; more are found as you scroll"
         return f"{cursor + 1} of {messages.count()} found" if isinstance(messages, FoundMessages) else ""
-
-    def _advice(self) -> str:
-        if not self.store.queue_names():
-            return "the store has no consume queues: open a file of the commit log; ? shows all keys"
-        return "Enter opens a topic, then a queue; ? shows all keys"
 
 
 # Dialogs of the browser: one line of input, and the help.

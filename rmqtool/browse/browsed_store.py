@@ -79,7 +79,12 @@ class BrowsedStore(Closable):
         """
         with self.lock:
             if name not in self._bounds:
-                self._bounds[name] = self._opened(name)
+                queue = self.reader.queue(*name)
+                first, served_end = max(0, queue.min_queue_offset), max(0, queue.max_queue_offset)
+                files = self.store.queues.get(name) or self.store.batch_queues.get(name)
+                if queue.loaded is not None and files is not None and _extend(queue.loaded, files, self.store.view):
+                    queue.__dict__.pop("max_queue_offset", None)  # some kinds remember it
+                self._bounds[name] = Bounds(first, max(first, queue.max_queue_offset), served_end)
             return self._bounds[name]
 
     def rows(self, name: QueueName, first: int, count: int) -> list[MessageRow]:
@@ -88,9 +93,18 @@ class BrowsedStore(Closable):
         Raises:
             RmqtoolError: the queue cannot be opened.
         """
+
+        def row(queue_offset: int, unit: QueueUnit | str | None) -> MessageRow:
+            if unit is None or isinstance(unit, str):
+                return MessageRow(queue_offset, None, problem=unit or "no unit")
+            try:
+                return row_of_unit(name, queue_offset, unit, message_of_unit(self.reader.log, unit))
+            except RmqtoolError as error:
+                return MessageRow(queue_offset, unit.physical_offset, problem=str(error))
+
         with self.lock:
             queue = self.reader.queue(*name)  # with the bounds that it was given when it was opened
-            return [self._row(name, *pair) for pair in _units(queue, first, first + count)]
+            return [row(*pair) for pair in _units(queue, first, first + count)]
 
     def offset_by_time(self, name: QueueName, timestamp_ms: int) -> int:
         """The queue offset of the first message that is not earlier.
@@ -123,9 +137,12 @@ class BrowsedStore(Closable):
         Raises:
             RmqtoolError: it cannot be looked up.
         """
+        digits = text.replace("-", "").replace("#", "")
+        may_be_id = len(text) >= 28 and all(character in "0123456789abcdefABCDEF" for character in digits)
         with self.lock:
-            for message_id in _ids(text):
-                message = self.reader.message_by_id(message_id) if _is_offset_id(message_id) else None
+            for message_id in message_ids(text) if may_be_id else ():
+                is_offset_id = len(message_id) in (32, 56)
+                message = self.reader.message_by_id(message_id) if is_offset_id else None
                 if message is not None and message.record is not None:
                     return [message]
                 if (answer := self.reader.message_by_unique_key(message_id)) is not None:
@@ -138,24 +155,6 @@ class BrowsedStore(Closable):
         """Close the store's files."""
         with self.lock:
             self.reader.close()
-
-    def _opened(self, name: QueueName) -> Bounds:
-        queue = self.reader.queue(*name)
-        first, served_end = max(0, queue.min_queue_offset), max(0, queue.max_queue_offset)
-        files = self.store.queues.get(name) or self.store.batch_queues.get(name)
-        if queue.loaded is not None and files is not None and _extend(queue.loaded, files, self.store.view):
-            queue.__dict__.pop("max_queue_offset", None)  # some kinds remember it
-        return Bounds(first, max(first, queue.max_queue_offset), served_end)
-
-    def _row(self, name: QueueName, queue_offset: int, unit: QueueUnit | str | None) -> MessageRow:
-        if unit is None:
-            return MessageRow(queue_offset, None, problem="no unit")
-        if isinstance(unit, str):
-            return MessageRow(queue_offset, None, problem=unit)
-        try:
-            return row_of_unit(name, queue_offset, unit, message_of_unit(self.reader.log, unit))
-        except RmqtoolError as error:
-            return MessageRow(queue_offset, unit.physical_offset, problem=str(error))
 
 
 def _extend(loaded: LoadedFiles, files: QueueFiles, view: StoreView) -> bool:
@@ -199,14 +198,3 @@ def _units(queue: Queue, first: int, end: int) -> Iterator[tuple[int, QueueUnit 
             yield at, None
             after += 1
         at = after
-
-
-def _ids(text: str) -> tuple[str, ...]:
-    """What a text may mean as a message id; nothing where it looks like none."""
-    digits = text.replace("-", "").replace("#", "")
-    is_hex = len(text) >= 28 and all(character in "0123456789abcdefABCDEF" for character in digits)
-    return tuple(message_ids(text)) if is_hex else ()
-
-
-def _is_offset_id(text: str) -> bool:
-    return len(text) in (32, 56)

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from contextlib import closing
 
 from rmqtool.browse.browsed_store import BrowsedStore
 from rmqtool.browse.list_model import BAD, Line, Pages, ReadyList
-from rmqtool.browse.message_row import COLUMNS, LOG_COLUMNS, MessageRow, columns_in, heading_of, row_of_message
+from rmqtool.browse.message_row import COLUMNS, LOG_COLUMNS, MessageRow, heading_of, row_of_message
 from rmqtool.engine.reading.stored_message import StoredMessage, message_at
 from rmqtool.errors import RmqtoolError
-from rmqtool.formats import commitlog
-from rmqtool.formats.commitlog import MESSAGE_MAGICS
+from rmqtool.formats.commitlog import MAGIC_BLANK, MAGIC_BYTES
 from rmqtool.formats.queue_name import QueueName
+from rmqtool.report.columns import Column
 from rmqtool.scan.blocks import Window
 from rmqtool.scan.walk import find_next
 from rmqtool.store.directory import Segment
 
 
-class QueueMessages:
-    """The messages of a queue by queue offset; row 0 is the first one that is not below the log."""
+class PagedMessages:
+    """Messages that are read a page at a time, where somebody looks."""
 
-    def __init__(self, store: BrowsedStore, name: QueueName) -> None:
-        self.store, self.name = store, name
-        self.first, self.end, self.served_end = store.bounds(name)
+    columns: Sequence[Column] = LOG_COLUMNS
+
+    def __init__(self) -> None:
         self._pages: Pages[MessageRow] = Pages()
 
-    def count(self) -> int:
-        return self.end - self.first
-
     def heading(self, width: int) -> str:
-        return heading_of(columns_in(COLUMNS, width))
+        return heading_of(self.columns, width)
 
     def row(self, number: int) -> MessageRow | None:
         """What is known of a row; None where it is not read."""
@@ -38,10 +36,24 @@ class QueueMessages:
 
     def line(self, row: int, width: int) -> Line | None:
         known = self._pages.row(row)
-        return None if known is None else known.line(columns_in(COLUMNS, width))
+        return None if known is None else known.line(self.columns, width)
 
     def is_read(self, first: int, count: int) -> bool:
         return not self._pages.missing(first, count)
+
+
+class QueueMessages(PagedMessages):
+    """The messages of a queue by queue offset; row 0 is the first one that is not below the log."""
+
+    columns = COLUMNS
+
+    def __init__(self, store: BrowsedStore, name: QueueName) -> None:
+        super().__init__()
+        self.store, self.name = store, name
+        self.first, self.end, self.served_end = store.bounds(name)
+
+    def count(self) -> int:
+        return self.end - self.first
 
     def read(self, first: int, count: int) -> None:
         for page in self._pages.missing(first, count):
@@ -54,31 +66,20 @@ class QueueMessages:
             self._pages.put(page, rows)
 
 
-class FileRecords:
+class FileRecords(PagedMessages):
     """The records of one file of the log, found one after the other from its start: the next ones as one scrolls."""
 
     def __init__(self, store: BrowsedStore, segment: Segment) -> None:
+        super().__init__()
         self.store, self.segment = store, segment
         self._starts = array("q", [segment.start])
         self._ended = False
-        self._pages: Pages[MessageRow] = Pages()
 
     def count(self) -> int:
         return len(self._starts)
 
-    def heading(self, width: int) -> str:
-        return heading_of(columns_in(LOG_COLUMNS, width))
-
-    def row(self, number: int) -> MessageRow | None:
-        """What is known of a row; None where it is not read."""
-        return self._pages.row(number)
-
-    def line(self, row: int, width: int) -> Line | None:
-        known = self._pages.row(row)
-        return None if known is None else known.line(columns_in(LOG_COLUMNS, width))
-
     def is_read(self, first: int, count: int) -> bool:
-        return not self._pages.missing(first, count) and (self._ended or len(self._starts) > first + count)
+        return super().is_read(first, count) and (self._ended or len(self._starts) > first + count)
 
     def read(self, first: int, count: int) -> None:
         with self.store.lock:
@@ -115,16 +116,17 @@ class FileRecords:
         message = message_at(self.store.reader.log, start)
         if message is not None and message.record is not None:
             return start + message.size
-        if message is not None and message.size and _is_blank(message):
+        if message is not None and message.size and message.range(4, 4) == MAGIC_BYTES[MAGIC_BLANK]:
             return None
         with closing(self.store.store.view.open(self.segment.path)) as source:
             begin, base = start - self.segment.start + 1, self.segment.start
-            position = find_next(Window(source), begin, source.size, base, lambda at: self._is_good(base + at))
-            return None if position is None else base + position
 
-    def _is_good(self, physical_offset: int) -> bool:
-        message = message_at(self.store.reader.log, physical_offset)
-        return message is not None and message.record is not None and message.record.body_crc_ok
+            def is_good(position: int) -> bool:
+                message = message_at(self.store.reader.log, base + position)
+                return message is not None and message.record is not None and message.record.body_crc_ok
+
+            next_position = find_next(Window(source), begin, source.size, base, is_good)
+            return None if next_position is None else base + next_position
 
 
 class FoundMessages(ReadyList):
@@ -137,14 +139,14 @@ class FoundMessages(ReadyList):
         return len(self.rows)
 
     def heading(self, width: int) -> str:
-        return heading_of(columns_in(LOG_COLUMNS, width))
+        return heading_of(LOG_COLUMNS, width)
 
     def row(self, number: int) -> MessageRow | None:
         """A row, which is always there."""
         return self.rows[number]
 
     def line(self, row: int, width: int) -> Line:
-        return self.rows[row].line(columns_in(LOG_COLUMNS, width))
+        return self.rows[row].line(LOG_COLUMNS, width)
 
 
 class NoMessages(ReadyList):
@@ -169,8 +171,3 @@ class NoMessages(ReadyList):
 
 
 MessageList = QueueMessages | FileRecords | FoundMessages | NoMessages
-
-
-def _is_blank(message: StoredMessage) -> bool:
-    magic = int.from_bytes(message.raw(8)[4:8], "big", signed=True)
-    return magic == commitlog.MAGIC_BLANK and magic not in MESSAGE_MAGICS

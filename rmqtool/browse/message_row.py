@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from rmqtool.browse.list_model import BAD, FAINT, PLAIN, Line
 from rmqtool.engine.queues.unit import QueueUnit
-from rmqtool.engine.reading.record import Record
 from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
@@ -59,8 +58,9 @@ class MessageRow:
     note: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
 
-    def line(self, columns: Sequence[Column]) -> Line:
-        """The row in columns that fit."""
+    def line(self, columns: Sequence[Column], width: int) -> Line:
+        """The row in the columns that fit side by side."""
+        columns = fitted(columns, width, GAP)
         first = columns[0]
         place = getattr(self, first.field)
         number = padded("" if place is None else str(place), first.width, right=True)
@@ -71,14 +71,9 @@ class MessageRow:
         return Line(line_of(self.values, columns, GAP), PLAIN)
 
 
-def columns_in(columns: Sequence[Column], width: int) -> tuple[Column, ...]:
-    """The columns that fit side by side."""
-    return fitted(columns, width, GAP)
-
-
-def heading_of(columns: Sequence[Column]) -> str:
-    """The names of columns, above them."""
-    titles = (padded(column.field, column.width, right=column.right) for column in columns)
+def heading_of(columns: Sequence[Column], width: int) -> str:
+    """The names of the columns that fit side by side, above them."""
+    titles = (padded(column.field, column.width, right=column.right) for column in fitted(columns, width, GAP))
     return (" " * GAP).join(titles).rstrip()
 
 
@@ -99,7 +94,8 @@ def row_of_unit(name: QueueName, queue_offset: int, unit: QueueUnit, message: St
         return MessageRow(queue_offset, row.physical_offset, message, note=note) if is_part else row
     if record.topic != name[0] or record.queue_offset != unit.queue_offset:
         text = f"another message: {record.topic}/{record.queue_id} at {record.queue_offset}"
-        if not _is_dispatched_elsewhere(record):
+        # Its properties may name further queues, or one that is not its own topic.
+        if not any(name.startswith(("INNER_MULTI_", "__LITE_TOPIC")) for name in record.properties):
             return MessageRow(queue_offset, row.physical_offset, message, problem=text)
     return row
 
@@ -114,15 +110,12 @@ def row_of_message(message: StoredMessage, queue_offset: int | None = None) -> M
     if record is None:
         note = None if problem is not None else "(blank to the end of the file)"
         return MessageRow(queue_offset, message.physical_offset, message, problem, note)
-    values = {
+    own = {
         "type": "message",
         "queue_offset": record.queue_offset if queue_offset is None else queue_offset,
         "physical_offset": message.physical_offset,
-        **{
-            name: getattr(record, name)
-            for name in ("topic", "queue_id", "store_timestamp_ms", "tags", "keys", "size", "born_host", "unique_key")
-        },
     }
+    values = {column.field: getattr(record, column.field) for column in (*COLUMNS, *LOG_COLUMNS)} | own
     return MessageRow(values["queue_offset"], message.physical_offset, message, values=values)
 
 
@@ -135,8 +128,3 @@ def short_finding(message: StoredMessage) -> str | None:
         return message_finding(message)
     except UnreadableError as error:
         return str(error)
-
-
-def _is_dispatched_elsewhere(record: Record) -> bool:
-    """Whether a record names further queues, or one that is not its own topic."""
-    return any(name.startswith(("INNER_MULTI_", "__LITE_TOPIC")) for name in record.properties)

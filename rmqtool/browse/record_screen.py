@@ -67,7 +67,7 @@ class RecordScreen(LinesScreen[PlaceInQueue | None]):
             self._message = known.message
             self.show_lines(top=True)
         else:
-            lines = [Line(f"queue offset {known.queue_offset}"), known.line(())] if known is not None else []
+            lines = [Line(f"queue offset {known.queue_offset}"), known.line((), 0)] if known is not None else []
             self.query_one(VirtualList).show(Lines(lines))
 
     def action_bytes(self) -> None:

@@ -42,7 +42,8 @@ class Verification(ReadyList):
         self.findings: list[Finding] = []
         self.counts: Counter[str] = Counter()
         self.is_running = False
-        self.status = f"not verified yet: r reads the whole store ({self._size()})"
+        size = size_text(sum(segment.size for segment in store.store.commitlog))
+        self.status = f"not verified yet: r reads the whole store ({size})"
         self._is_cancelled = False
 
     def begin(self) -> None:
@@ -55,9 +56,22 @@ class Verification(ReadyList):
 
     def run(self) -> None:
         """Verify; called in a thread of its own, after `begin`."""
+
+        def take(finding: Finding) -> None:
+            if self._is_cancelled:
+                raise _CancelledError
+            self.counts[finding.severity.value] += 1
+            if len(self.findings) < KEPT_MAX:
+                self.findings.append(finding)
+
+        def tell(done: int, all_: int) -> None:
+            if self._is_cancelled:
+                raise _CancelledError
+            self.status = f"verifying: {size_text(done)} of {size_text(all_)} of the commit log; c cancels"
+
         try:
             store, options = self._look()
-            summary = verify_store(store, self.store.rules, options, self._take, self._tell)
+            summary = verify_store(store, self.store.rules, options, take, tell)
             left_out = len(summary.not_looked_at)
             self.status = self._ending("verified", f"; {counted(left_out, 'place')} not checked" if left_out else "")
         except _CancelledError:
@@ -93,26 +107,9 @@ class Verification(ReadyList):
         style = STYLES.get(finding.severity, PLAIN)
         return Line(f"{finding.severity.value:<8} {finding.id} {place_text(finding)}: {finding.message}", style)
 
-    def _take(self, finding: Finding) -> None:
-        self._stop_if_cancelled()
-        self.counts[finding.severity.value] += 1
-        if len(self.findings) < KEPT_MAX:
-            self.findings.append(finding)
-
-    def _tell(self, done: int, all_: int) -> None:
-        self._stop_if_cancelled()
-        self.status = f"verifying: {size_text(done)} of {size_text(all_)} of the commit log; c cancels"
-
-    def _stop_if_cancelled(self) -> None:
-        if self._is_cancelled:
-            raise _CancelledError
-
     def _ending(self, how: str, more: str) -> str:
         counts = ", ".join(counted(count, severity) for severity, count in self.counts.items())
         return f"{how}: {counts or 'no findings'}{more}; r verifies again"
-
-    def _size(self) -> str:
-        return size_text(sum(segment.size for segment in self.store.store.commitlog))
 
 
 def place_text(finding: Finding) -> str:

@@ -187,14 +187,14 @@ class VirtualList(Widget, can_focus=True):
         self._is_reading = True
         model = self.model
 
+        def was_read() -> None:
+            self._is_reading = False
+            self.changed()
+
         def read() -> None:
             try:
                 model.read(first, count)
             finally:
-                self.app.call_from_thread(self._was_read)
+                self.app.call_from_thread(was_read)
 
         self.run_worker(read, thread=True, group="read", exit_on_error=True)
-
-    def _was_read(self) -> None:
-        self._is_reading = False
-        self.changed()

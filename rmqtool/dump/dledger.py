@@ -29,10 +29,13 @@ class DLedgerDump(RowSource):
         for entry in self.target.entries:
             if not is_segment_name(entry.name):
                 continue  # `currterm` and `checkpoint`, which are texts
-            read = self._index if entry.path.split("/")[-2:-1] == [_INDEX] else self._data
             try:
                 with closing(self.target.view.open(entry.path)) as source:
-                    yield from read(entry, source)
+                    if entry.path.split("/")[-2:-1] == [_INDEX]:
+                        for _, values in read_units(source):
+                            yield {"type": "dledger-unit", "file": entry.path, **values}
+                    else:
+                        yield from self._data(entry, source)
             except UnreadableError as error:
                 self.problems.append(str(error))
 
@@ -49,7 +52,3 @@ class DLedgerDump(RowSource):
                 "type": "dledger-entry", "file": entry.path, **one.values, **row,
                 "finding": None if one.is_right else _BAD,
             }  # fmt: skip
-
-    def _index(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
-        for _, values in read_units(source):
-            yield {"type": "dledger-unit", "file": entry.path, **values}

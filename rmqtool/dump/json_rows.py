@@ -7,24 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.dump import json_kinds
-from rmqtool.dump.messages import CODED, NUMBERS, DumpedMessages
+from rmqtool.dump.messages import DumpedMessages
 from rmqtool.engine.rules.algorithms import PropertyDecoder
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.formats.commitlog import BORN_HOST_AT, STORE_HOST_AT
 from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.report.bodies import BODY_FIELDS, BodyForm
-from rmqtool.report.rows import Buffer, RowBlock
+from rmqtool.report.fields import (
+    MESSAGE_FIELDS,
+    Body,
+    BodyContent,
+    Code,
+    Constant,
+    Host,
+    MessageId,
+    Number,
+    Properties,
+    Property,
+    PropertyBlock,
+    RowFact,
+    Time,
+    Topic,
+    UnfilledFieldError,
+    Words,
+)
+from rmqtool.report.rows import Buffer, RowBlock, message_fields
 from rmqtool.report.writers import json_parts, json_text
 from rmqtool.scan.compiled import load_kernel
-from rmqtool.scan.rules import FINDING_IDS
 
 KERNEL: Final = "rmqtool.dump.json_kernel"
 OUT_BYTES: Final = 1 << 20
@@ -50,13 +66,11 @@ def can_write(messages: DumpedMessages) -> bool:
 
 def message_block(messages: DumpedMessages) -> RowBlock:
     """The rows of all messages; the compiled writer makes their JSON where it can."""
-    parts = partial(_parts, messages) if can_write(messages) else None
-    return replace(messages.block(), json_parts=parts)
 
+    def parts(fields: Sequence[str], separator: bytes, unicode: bool) -> Iterator[Buffer]:
+        return JsonRows(messages, fields, separator, unicode).parts()
 
-def _parts(messages: DumpedMessages, fields: Sequence[str], separator: bytes, unicode: bool) -> Iterator[Buffer]:
-    """The text of messages in parts, each valid until the next one; see `JsonRows`."""
-    return JsonRows(messages, fields, separator, unicode).parts()
+    return replace(messages.block(), json_parts=parts if can_write(messages) else None)
 
 
 @dataclass
@@ -140,47 +154,57 @@ class JsonRows:
     def _column(self, name: str) -> tuple[int, Any, Any] | str:
         """How the kernel writes a field, and its numbers; JSON where it is the same in all rows that are not left."""
         messages, rows, starts = self.messages, self.messages.rows, self._starts
-        if name in CODED:
-            return self._choice(*CODED[name])
-        if name in NUMBERS:
-            return json_kinds.NUMBER, rows[name], 0
-        match name:
-            case "born_host":
-                return json_kinds.HOST, starts + BORN_HOST_AT, 0
-            case "store_host":
-                return json_kinds.HOST, starts + STORE_HOST_AT, 0
-            case "message_id":
-                return json_kinds.MESSAGE_ID, starts + STORE_HOST_AT, rows["own_offset"]
-            case "tags" | "unique_key":
-                return self._text(json_kinds.TEXT, starts + rows[f"{name}_position"], rows[f"{name}_length"])
-            case "keys":
-                return self._text(json_kinds.KEYS, starts + rows["keys_position"], np.maximum(rows["keys_length"], 0))
-            case "properties" | "properties_raw":
-                kind = json_kinds.PROPERTIES if name == "properties" else json_kinds.TEXT
+        if name not in message_fields(messages.body_choice):
+            return "null"  # see `RowBlock.with_fields`
+        match MESSAGE_FIELDS[name].source:
+            case RowFact.TYPE:
+                return json_text(messages.type)
+            case RowFact.FINDING:
+                return json_text(messages.finding)
+            case Constant(value):
+                return json_text(value)
+            case Code(column, value_of):
+                return self._choice(rows[column], value_of)
+            case Topic():
+                return self._choice(rows["topic_number"], messages.topic)
+            case Number(column):
+                return json_kinds.NUMBER, rows[column], 0
+            case Host(position):
+                return json_kinds.HOST, starts + position, 0
+            case MessageId(host):
+                return json_kinds.MESSAGE_ID, starts + host.position, rows["own_offset"]
+            case Property(_, column):
+                return self._text(json_kinds.TEXT, starts + rows[f"{column}_position"], rows[f"{column}_length"])
+            case Words(_, column):
+                lengths = np.maximum(rows[f"{column}_length"], 0)
+                return self._text(json_kinds.KEYS, starts + rows[f"{column}_position"], lengths)
+            case Properties() | PropertyBlock() as source:
+                kind = json_kinds.PROPERTIES if isinstance(source, Properties) else json_kinds.TEXT
                 return self._text(kind, starts + rows["size"] - rows["properties_length"], rows["properties_length"])
-            case "body":
+            case Body("body"):
                 kind = _BODIES[messages.body_choice.shown_form]
                 return self._text(kind, starts + commitlog.HEAD_SIZE, rows["body_length"])
-        constants = {
-            "type": messages.type[0],
-            "body_crc_ok": True,
-            "finding": FINDING_IDS.get(messages.verdict),
-            "body_encoding": messages.body_choice.shown_form.value,
-            "body_truncated": False,
-        }
-        return json_text(constants.get(name))
+            case Body("body_encoding"):
+                return json_text(messages.body_choice.shown_form.value)
+            case Body("body_truncated"):
+                return "false"  # longer ones are left, as are those with an error
+            case Body("body_error"):
+                return "null"
+            case RowFact() | Time() | Body() | BodyContent():
+                raise UnfilledFieldError(name, "rows of the compiled writer")
+            case unknown:
+                assert_never(unknown)
 
     def _text(self, kind: int, starts: NDArray[Any], lengths: NDArray[Any]) -> tuple[int, Any, Any]:
         self._room += json_kinds.LONGEST_ESCAPE * np.maximum(lengths, 0)
         return kind, starts, lengths
 
-    def _choice(self, number: str, value_of: Callable[[DumpedMessages, int], Any]) -> tuple[int, Any, Any] | str:
+    def _choice(self, codes: NDArray[Any], value_of: Callable[[int], Any]) -> tuple[int, Any, Any] | str:
         """A field whose value follows from one of the scan's numbers."""
-        codes = self.messages.rows[number]
         if (codes == codes[0]).all():
-            return json_text(value_of(self.messages, int(codes[0])), unicode=self.unicode)
+            return json_text(value_of(int(codes[0])), unicode=self.unicode)
         different, places = np.unique(codes, return_inverse=True)
-        texts = [json_text(value_of(self.messages, code), unicode=self.unicode).encode() for code in different.tolist()]
+        texts = [json_text(value_of(code), unicode=self.unicode).encode() for code in different.tolist()]
         self._room += max(map(len, texts))
         self._choices += texts
         return json_kinds.CHOICE, places + (len(self._choices) - len(texts)), 0

@@ -66,12 +66,27 @@ class ListingDump(RowSource):
         """What waits, by its time."""
         levels = sorted(queue_id + 1 for topic, queue_id in reader.queues() if topic == SCHEDULE_TOPIC)
         known = delay_offsets(read_config(reader.store.view, DELAY_OFFSETS))
-        # Without an offset a broker begins at the first message of the level.
-        delayed = [_delayed(reader, level, known.get(level, 0)) for level in levels]
-        for pending in by_time(chain(self._timers(reader), *delayed)):
+
+        def delayed(level: int) -> Iterator[Pending]:
+            queue = reader.queue(SCHEDULE_TOPIC, level - 1)
+            # Without an offset a broker begins at the first message of the level.
+            first = max(known.get(level, 0), queue.min_queue_offset)
+            for unit in queue_units(queue, first, queue.max_queue_offset):
+                yield Pending(unit.stored_tags_code, unit.physical_offset, 0, level)
+
+        for pending in by_time(chain(self._timers(reader), *map(delayed, levels))):
             record = self._record(reader, pending.physical_offset, pending.size)
             if record is not None:
-                yield _pending_row(record, pending)
+                yield {
+                    "type": "pending",
+                    "waits_in": {IN_TIMER: "timer", IN_QUEUE: "queue"}.get(pending.level, "level"),
+                    "due_timestamp_ms": pending.due_ms,
+                    **_sent_to(record),
+                    "delay_level": pending.level if pending.level > IN_TIMER else None,
+                    "rolls": pending.rolls,
+                    "deletes": pending.deletes,
+                    **_stored(record),
+                }
 
     def _timers(self, reader: Reader) -> Iterator[Pending]:
         if (TIMER_TOPIC, 0) not in reader.queues():
@@ -176,25 +191,6 @@ class ListingDump(RowSource):
             record = record if record is not None and size in (0, record.size) else None
         self.bad_ranges += record is None
         return record
-
-
-def _delayed(reader: Reader, level: int, queue_offset: int) -> Iterator[Pending]:
-    queue = reader.queue(SCHEDULE_TOPIC, level - 1)
-    for unit in queue_units(queue, max(queue_offset, queue.min_queue_offset), queue.max_queue_offset):
-        yield Pending(unit.stored_tags_code, unit.physical_offset, 0, level)
-
-
-def _pending_row(record: Record, pending: Pending) -> DumpRow:
-    return {
-        "type": "pending",
-        "waits_in": {IN_TIMER: "timer", IN_QUEUE: "queue"}.get(pending.level, "level"),
-        "due_timestamp_ms": pending.due_ms,
-        **_sent_to(record),
-        "delay_level": pending.level if pending.level > IN_TIMER else None,
-        "rolls": pending.rolls,
-        "deletes": pending.deletes,
-        **_stored(record),
-    }
 
 
 def _sent_to(record: Record) -> DumpRow:

@@ -57,7 +57,24 @@ class LogDump(RowSource):
 
     def rows(self) -> Iterator[DumpRow | RowBlock | None]:
         """All that is asked for; None where there is nothing more for the moment."""
-        return self._backward() if self.ask.reverse else self._forward()
+        last, reverse = self.last_with_data(), self.ask.reverse
+        for number in range(last, -1, -1) if reverse else range(last + 1):
+            if self.target.is_chain and not reverse:
+                yield from self._gap_before(number)
+            if self.may_hold_rows(number):
+                entry = self.target.entries[number]
+                if (source := self.opened(entry)) is None:
+                    yield from self._missing(_first_offset(entry, None), entry.size, UNREADABLE)
+                else:
+                    with closing(source):
+                        walk = self.walk(source, entry, more_follows=number < last and self.target.is_chain)
+                        if reverse:
+                            yield from self._batches_backward(walk)
+                        else:
+                            for batch in walk.batches():
+                                yield from self.shown(batch)
+            if self.target.is_chain and reverse:
+                yield from self._gap_before(number)
 
     def readable_bytes(self) -> int:
         """Bytes of the files that may hold rows."""
@@ -103,38 +120,6 @@ class LogDump(RowSource):
     def rules(self) -> BrokerRules:
         return rules_for(self.ask.broker_version)
 
-    def _forward(self) -> Rows:
-        last = self.last_with_data()
-        for number, entry in enumerate(self.target.entries[: last + 1]):
-            if self.target.is_chain:
-                yield from self._gap_before(number)
-            if self.may_hold_rows(number):
-                yield from self._file(
-                    entry, self._batches_in_order, more_follows=number < last and self.target.is_chain
-                )
-
-    def _backward(self) -> Rows:
-        last = self.last_with_data()
-        for number in range(last, -1, -1):
-            entry = self.target.entries[number]
-            if self.may_hold_rows(number):
-                follows = number < last and self.target.is_chain
-                yield from self._file(entry, self._batches_backward, more_follows=follows)
-            if self.target.is_chain:
-                yield from self._gap_before(number)
-
-    def _file(self, entry: Entry, rows_of: Callable[[Walk], Rows], *, more_follows: bool) -> Rows:
-        source = self.opened(entry)
-        if source is None:
-            yield from self._missing(_first_offset(entry, None), entry.size, UNREADABLE)
-            return
-        with closing(source):
-            yield from rows_of(self.walk(source, entry, more_follows=more_follows))
-
-    def _batches_in_order(self, walk: Walk) -> Rows:
-        for batch in walk.batches():
-            yield from self.shown(batch)
-
     def _batches_backward(self, walk: Walk) -> Rows:
         """The batches of a file, the last one first: a first pass notes where they are, each is then walked again."""
         places = array("q")
@@ -172,13 +157,27 @@ class LogDump(RowSource):
         """Rows of a batch, which are messages or one other range, as they are shown."""
         first = row_tuples(rows[:1])[0] if len(rows) else None
         if first is not None and not _is_message(first.verdict, first.magic):
-            yield self._other_range(batch, first)
+            finding = FINDING_IDS.get(Verdict(first.verdict))
+            if _is_blank(first):
+                dump_row = blank_row(first.physical_offset, first.size) | {"finding": finding}
+            else:
+                dump_row = bad_row(first.physical_offset, first.size, finding or UNREADABLE)
+            yield dump_row | self._bytes(partial(batch.read, first), first)
             return
         if self.row_filter.wants_texts:
-            rows = self._with_texts(batch, rows)
+            texts = DumpedMessages(batch, rows, self.rules, self.ask.body)
+            columns = zip(*map(texts.column, ("keys", "unique_key", "tags", "message_id")), strict=True)
+            numbers = [number for number, values in enumerate(columns) if self.row_filter.has_texts(*values)]
+            rows = [rows[number] for number in numbers] if isinstance(rows, list) else rows[numbers]
         if not len(rows):
             return
-        block = _block(DumpedMessages(batch, rows[: self.ask.limit], self.rules, self.ask.body))
+        messages = DumpedMessages(batch, rows[: self.ask.limit], self.rules, self.ask.body)
+        if isinstance(rows, list):
+            block = messages.block()
+        else:
+            from rmqtool.dump.json_rows import message_block  # as numpy and compiled code are loaded for them already
+
+            block = message_block(messages)
         misread = not self.rules.ipv6_hosts and any(flag & HOSTS_V6 for flag in block.column("sys_flag"))
         if not misread and self.ask.hex_width is None:
             yield block
@@ -187,13 +186,6 @@ class LogDump(RowSource):
             if misread and row.sys_flag & HOSTS_V6:
                 dump_row = self._misread(batch, row)  # noqa: PLW2901
             yield dump_row | self._bytes(partial(batch.read, row), row)
-
-    def _with_texts(self, batch: Batch, rows: Any) -> Any:
-        """The rows that have the key, tag and id that are asked for."""
-        texts = DumpedMessages(batch, rows, self.rules, self.ask.body)
-        columns = zip(texts.keys, texts.unique_key, texts.tags, texts.message_id, strict=True)
-        numbers = [number for number, values in enumerate(columns) if self.row_filter.has_texts(*values)]
-        return [rows[number] for number in numbers] if isinstance(rows, list) else rows[numbers]
 
     def _misread(self, batch: Batch, row: Row) -> DumpRow:
         """A message with IPv6 hosts as brokers take it to which every host is IPv4."""
@@ -213,15 +205,6 @@ class LogDump(RowSource):
             physical_offset=row.physical_offset,
             body_crc_ok=True,
         )
-
-    def _other_range(self, batch: Batch, row: Row) -> DumpRow:
-        """A blank or bad range."""
-        finding = FINDING_IDS.get(Verdict(row.verdict))
-        if _is_blank(row):
-            dump_row = blank_row(row.physical_offset, row.size) | {"finding": finding}
-        else:
-            dump_row = bad_row(row.physical_offset, row.size, finding or UNREADABLE)
-        return dump_row | self._bytes(partial(batch.read, row), row)
 
     def _bytes(self, read: Callable[[int, int], bytes], row: Row) -> DumpRow:
         """What a row has with `--hex`; `read` gives (position, length) bytes of it."""
@@ -279,14 +262,6 @@ class LogDump(RowSource):
                     record_crc=carries_record_crc([split]), compiled=self.compiled, block_size=block_size
                 )
         return ScanOptions(compiled=self.compiled)
-
-
-def _block(messages: DumpedMessages) -> RowBlock:
-    if isinstance(messages.rows, list):
-        return messages.block()
-    from rmqtool.dump.json_rows import message_block  # as numpy and compiled code are loaded for these rows already
-
-    return message_block(messages)
 
 
 def _is_message(verdict: int, magic: int) -> bool:

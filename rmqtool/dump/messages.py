@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, assert_never
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.formats import commitlog, properties, system_flag
-from rmqtool.formats.commitlog import BORN_HOST_AT, STORE_HOST_AT
+from rmqtool.formats import commitlog
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text, offset_message_id
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.report.bodies import BodyChoice, BodyForm, MessageFacts, decoded_body, shown_bodies
+from rmqtool.report.fields import (
+    MESSAGE_FIELDS,
+    Body,
+    BodyContent,
+    Code,
+    Constant,
+    Host,
+    MessageId,
+    Number,
+    Properties,
+    Property,
+    PropertyBlock,
+    RowFact,
+    Time,
+    Topic,
+    UnfilledFieldError,
+    Words,
+)
 from rmqtool.report.rows import RowBlock, message_fields
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -25,30 +42,60 @@ TOMBSTONE_FINDING: Final = "commitlog.tombstone"
 
 @dataclass(frozen=True)
 class DumpedMessages:
-    """A field of a row is the attribute or the number of the scan that is called like it.
+    """Good messages of a batch; each field is made as its source in `report.fields` says.
 
     Attributes:
-        rows: good messages of the batch, as its rows come.
+        rows: those of the messages, as the batch has them.
     """
 
     batch: Batch
     rows: Any
     rules: BrokerRules
     body_choice: BodyChoice
+    _hosts_read: dict[Host, list[bytes]] = field(init=False, repr=False, default_factory=dict)
 
     def block(self) -> RowBlock:
         """The rows of all messages."""
-        return RowBlock(len(self.rows), message_fields(self.body_choice), self.column, self._holds_json)
+        holds_json = self.body_choice.form is BodyForm.JSON or self.body_choice.decoder is not None
+        return RowBlock(len(self.rows), message_fields(self.body_choice), self.column, holds_json)
 
     def column(self, name: str) -> Sequence[Any]:
         """The values of a field."""
-        if name in self.body_choice.fields:
-            at = self.body_choice.fields.index(name)
-            return [values[at] for values in self._bodies]
-        if name in CODED:
-            number, value_of = CODED[name]
-            return _each_once(partial(value_of, self), self.numbers(number))
-        return self.numbers(name) if name in NUMBERS else getattr(self, name)
+        match MESSAGE_FIELDS[name].source:
+            case RowFact.TYPE:
+                return [self.type] * len(self.rows)
+            case RowFact.FINDING:
+                marked = self.numbers("prepared_transaction_offset")
+                finding = self.finding
+                return [TOMBSTONE_FINDING if finding is None and offset == TOMBSTONE else finding for offset in marked]
+            case Number(column):
+                return self.numbers(column)
+            case Code(column, value_of):
+                return _each_once(value_of, self.numbers(column))
+            case Constant(value):
+                return [value] * len(self.rows)
+            case Topic():
+                return _each_once(self.topic, self.numbers("topic_number"))
+            case Host() as host:
+                return _each_once(host_text, self._hosts(host))
+            case MessageId(host):
+                return list(map(offset_message_id, self._hosts(host), self.numbers("own_offset")))
+            case Property(key):
+                return [values.get(key) for values in self.properties]
+            case Words(key):
+                texts = [values.get(key, "") for values in self.properties]
+                return [[k for k in text.split(" ") if k] if " " in text else [text] if text else [] for text in texts]
+            case Properties():
+                return self.properties
+            case PropertyBlock():
+                return [decode_java_utf8(raw) for raw in self._property_blocks]
+            case Body(part):
+                at = self.body_choice.fields.index(part)
+                return [values[at] for values in self._bodies]
+            case RowFact() | Time() | BodyContent():
+                raise UnfilledFieldError(name, "rows of dump")
+            case source:
+                assert_never(source)
 
     def numbers(self, name: str) -> list[int]:
         """A column of the scan."""
@@ -58,98 +105,61 @@ class DumpedMessages:
         values: list[int] = self.rows[name].tolist()
         return values
 
-    @property
-    def type(self) -> list[str]:
-        return ["stale" if self.verdict == Verdict.STALE else "message"] * len(self.rows)
+    def topic(self, number: int) -> str:
+        """The name of a topic of the scan."""
+        return decode_java_utf8(self.batch.topics[number])
 
     @property
-    def finding(self) -> list[str | None]:
-        finding = FINDING_IDS.get(self.verdict)
-        marked = self.numbers("prepared_transaction_offset")
-        return [TOMBSTONE_FINDING if finding is None and offset == TOMBSTONE else finding for offset in marked]
+    def type(self) -> str:
+        """That of all rows."""
+        return "stale" if self._verdict == Verdict.STALE else "message"
 
     @property
-    def body_crc_ok(self) -> list[bool]:
-        return [True] * len(self.rows)  # or the scan had called it bad
-
-    @property
-    def born_host(self) -> list[str]:
-        return _each_once(host_text, self._hosts([BORN_HOST_AT] * len(self.rows), system_flag.BORN_HOST_V6))
-
-    @property
-    def store_host(self) -> list[str]:
-        return _each_once(host_text, self._store_hosts)
-
-    @property
-    def message_id(self) -> list[str]:
-        return list(map(offset_message_id, self._store_hosts, self.numbers("own_offset")))
+    def finding(self) -> str | None:
+        """Of all rows but those of tombstones."""
+        return FINDING_IDS.get(self._verdict)
 
     @cached_property
-    def properties(self) -> list[dict[str, str]]:
-        return list(map(self.rules.property_decoder.decode, self._properties_raw))
-
-    @property
-    def properties_raw(self) -> list[str]:
-        return [decode_java_utf8(raw) for raw in self._properties_raw]
-
-    @property
-    def tags(self) -> list[str | None]:
-        return [values.get(properties.TAGS) for values in self.properties]
-
-    @property
-    def keys(self) -> list[list[str]]:
-        texts = [values.get(properties.KEYS, "") for values in self.properties]
-        return [[key for key in text.split(" ") if key] if " " in text else [text] if text else [] for text in texts]
-
-    @property
-    def unique_key(self) -> list[str | None]:
-        return [values.get(properties.UNIQUE_KEY) for values in self.properties]
-
-    @cached_property
-    def sys_flag(self) -> list[int]:
-        return self.numbers("sys_flag")
-
-    @cached_property
-    def verdict(self) -> Verdict:
+    def _verdict(self) -> Verdict:
         return Verdict(self.numbers("verdict")[0])  # a walk gives good and stale rows in batches of their own
+
+    @cached_property
+    def _flags(self) -> list[int]:
+        return self.numbers("sys_flag")
 
     @cached_property
     def _places(self) -> list[int]:
         return self.numbers("physical_offset")
 
     @cached_property
-    def _properties_raw(self) -> list[bytes]:
+    def _property_blocks(self) -> list[bytes]:
         lengths = self.numbers("properties_length")
         starts = [size - length for size, length in zip(self.numbers("size"), lengths, strict=True)]
         return self.batch.read_many(self._places, starts, lengths)
 
     @cached_property
-    def _store_hosts(self) -> list[bytes]:
-        starts = _each_once(
-            lambda flag: STORE_HOST_AT + commitlog.host_extra(flag, system_flag.BORN_HOST_V6), self.sys_flag
-        )
-        return self._hosts(starts, system_flag.STORE_HOST_V6)
+    def properties(self) -> list[dict[str, str]]:
+        """The properties of each message."""
+        return list(map(self.rules.property_decoder.decode, self._property_blocks))
 
-    def _hosts(self, starts: list[int], bit: int) -> list[bytes]:
-        lengths = _each_once(lambda flag: commitlog.V4_HOST_SIZE + commitlog.host_extra(flag, bit), self.sys_flag)
-        return self.batch.read_many(self._places, starts, lengths)
-
-    @property
-    def _holds_json(self) -> bool:
-        return self.body_choice.form is BodyForm.JSON or self.body_choice.decoder is not None
+    def _hosts(self, host: Host) -> list[bytes]:
+        if host not in self._hosts_read:
+            flags = self._flags
+            starts = _each_once(lambda flag: host.position + commitlog.host_extra(flag, host.moved_by), flags)
+            lengths = _each_once(lambda flag: commitlog.V4_HOST_SIZE + commitlog.host_extra(flag, host.v6_bit), flags)
+            self._hosts_read[host] = self.batch.read_many(self._places, starts, lengths)
+        return self._hosts_read[host]
 
     @cached_property
     def _bodies(self) -> list[tuple[Any, ...]]:
         """The values of `BodyChoice.fields` for each message."""
         lengths, choice = self.numbers("body_length"), self.body_choice
         compressions = self.column("compression")
+        stored_max = _each_once(choice.stored_max, compressions)
         stored = self.batch.read_many(
             self._places,
-            _each_once(commitlog.head_size, self.sys_flag),
-            [
-                min(length, most)
-                for length, most in zip(lengths, _each_once(choice.stored_max, compressions), strict=True)
-            ],
+            _each_once(commitlog.head_size, self._flags),
+            [min(length, most) for length, most in zip(lengths, stored_max, strict=True)],
         )
         if choice.decoder is None:
             return list(shown_bodies(stored, lengths, compressions, choice))
@@ -157,16 +167,6 @@ class DumpedMessages:
         facts = map(MessageFacts, self.column("topic"), *numbers, self.properties)
         rows = zip(stored, lengths, compressions, facts, strict=True)
         return [decoded_body(*row, choice) for row in rows]
-
-
-CODED: Final[Mapping[str, tuple[str, Callable[[DumpedMessages, int], Any]]]] = {
-    "magic": ("magic", lambda _, magic: commitlog.MAGIC_NAMES[magic]),
-    "transaction": ("sys_flag", lambda _, flag: system_flag.transaction(flag)),
-    "compression": ("sys_flag", lambda _, flag: system_flag.compression(flag)),
-    "topic": ("topic_number", lambda messages, number: decode_java_utf8(messages.batch.topics[number])),
-}
-"""Fields with few different values: the scan's number that each follows from, and how."""
-NUMBERS: Final = frozenset(Row._fields) - CODED.keys()
 
 
 def _each_once(value_of: Callable[[Any], Any], codes: Iterable[Any]) -> list[Any]:

@@ -17,20 +17,8 @@ from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse
 from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.report.file_rows import (
-    abort_row,
-    bad_file_row,
-    checkpoint_row,
-    config_row,
-    entry_row,
-    header_row,
-    side_row,
-    slot_row,
-    timer_blank_row,
-    timer_check_row,
-    timer_slot_row,
-    timer_unit_row,
-)
+from rmqtool.formats.rocksdb.store import IndexRow, Mark, TimerRow, TransactionRow
+from rmqtool.report.file_rows import bad_file_row
 from rmqtool.report.rows import DumpRow
 from rmqtool.scan.log import LogFile, plan_log, scan_log
 from rmqtool.scan.rules import Verdict
@@ -70,10 +58,7 @@ class FileDump(RowSource):
                     yield from by_kind[self.target.kind](entry, source)
             except UnreadableError as error:
                 self.problems.append(str(error))
-        yield from self._config_databases()
-
-    def _config_databases(self) -> Iterator[DumpRow]:
-        """What databases of RocksDB have, as the files that they replace."""
+        # What databases of RocksDB have, as the files that they replace.
         paths = {entry.path for entry in self.target.entries if kind_of(entry.path) is FileKind.CONFIG_ROCKSDB}
         directories = {path.rpartition("/")[0] for path in paths}
         if not directories:
@@ -84,7 +69,7 @@ class FileDump(RowSource):
             if database.directory not in directories:
                 continue
             for content in database.contents.values():
-                yield config_row(database.directory, content)
+                yield {"type": "config", "file": database.directory, "content": content}
             for problem in database.problems:
                 self.problems.append(problem)
                 yield bad_file_row(database.directory, 0, 0, "config.unreadable")
@@ -99,15 +84,12 @@ class FileDump(RowSource):
             return
         header = index.HEADER.struct.parse(raw)
         slots = self.target.index_slot_count
-        yield header_row(entry.path, header, slots) | self.hex_of(raw, index.HEADER, 0)
+        row = {"type": "header", "file": entry.path, **{item.name: header[item.name] for item in index.HEADER.fields}}
+        yield row | {"slot_count": slots} | self.hex_of(raw, index.HEADER, 0)
         if slots is None:
             if header.next_entry_number != 1:
                 self.problems.append(f"{entry.path}: nothing shows its number of slots; pass --index-slots N")
             return
-        yield from self._slots(entry, source, slots)
-        yield from self._entries(entry, source, slots, header.next_entry_number)
-
-    def _slots(self, entry: Entry, source: ByteSource, slots: int) -> Iterator[DumpRow]:
         end = min(index.slot_position(slots), source.size)
         for begin, stop in source.extents(index.HEADER_SIZE, end):
             first = begin - begin % index.SLOT_SIZE  # the header's 40 bytes are a multiple too
@@ -117,17 +99,18 @@ class FileDump(RowSource):
                 ):
                     if newest:
                         position = index.slot_position(number)
-                        yield slot_row(number, newest) | self.hex_of(_SLOT.pack(newest), index.SLOT, position)
-
-    def _entries(self, entry: Entry, source: ByteSource, slots: int, next_entry: int) -> Iterator[DumpRow]:
+                        row = {"type": "slot", "slot": number, "newest_entry": newest}
+                        yield row | self.hex_of(_SLOT.pack(newest), index.SLOT, position)
         start = index.entry_position(1, slots)
         room = max(0, source.size - start) // index.ENTRY_SIZE
-        count = max(0, min(next_entry - 1, room))
+        count = max(0, min(header.next_entry_number - 1, room))
         for at, block in self._blocks(entry, source, start, start + count * index.ENTRY_SIZE, index.ENTRY_SIZE):
             for number, values in enumerate(_ENTRY.iter_unpack(block), (at - start) // index.ENTRY_SIZE + 1):
                 position = index.entry_position(number, slots)
-                yield entry_row(number, slots, values) | self.hex_of(_ENTRY.pack(*values), index.ENTRY, position)
-        if not 0 <= next_entry - 1 <= room:
+                row = {"type": "entry", "number": number, "slot": values[0] % slots}
+                row |= zip((declared.name for declared in index.ENTRY.fields), values, strict=True)
+                yield row | self.hex_of(_ENTRY.pack(*values), index.ENTRY, position)
+        if not 0 <= header.next_entry_number - 1 <= room:
             yield self._bad(entry, 0, index.HEADER_SIZE, "index.bad-header")
 
     def _blocks(
@@ -146,11 +129,11 @@ class FileDump(RowSource):
         raw = read_range(source, 0, FIELDS_SIZE)
         finding = None if entry.size == FILE_SIZE else "checkpoint.bad-size"
         self.bad_ranges += finding is not None
-        row = checkpoint_row(entry.path, entry.size, vars(parse_checkpoint(raw)), finding)
-        yield row | self.hex_of(raw, CHECKPOINT, 0)
+        row = {"type": "checkpoint", "file": entry.path, "file_size": entry.size, **vars(parse_checkpoint(raw))}
+        yield row | {"finding": finding} | self.hex_of(raw, CHECKPOINT, 0)
 
     def _abort(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
-        yield abort_row(entry.path, parse_abort(read_range(source, 0, 64)))
+        yield {"type": "abort", "file": entry.path, "process_id": parse_abort(read_range(source, 0, 64))}
 
     def _config(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         if entry.size > SIZE_MAX:
@@ -163,25 +146,26 @@ class FileDump(RowSource):
             self.problems.append(f"{entry.path}: {error}")
             yield self._bad(entry, 0, entry.size, "config.unreadable")
             return
-        yield config_row(entry.path, content)
+        yield {"type": "config", "file": entry.path, "content": content}
 
     def _timer_wheel(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         if entry.size not in (0, timer.WHEEL_SIZE):
             yield self._bad(entry, 0, entry.size, "timer.wrong-file-size")
         for slot in read_slots(source):
-            row = timer_slot_row(entry.path, slot._asdict())
+            row = {"type": "timer-slot", "file": entry.path, **slot._asdict()}
             yield row | self.hex_of(timer.pack_slot(slot[1:]), timer.SLOT, slot.number * timer.SLOT_SIZE)
 
     def _timer_log(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         start = int(entry.name) if is_segment_name(entry.name) else 0
         for unit in read_units(source, start):
             if isinstance(unit, TimerUnit):
-                row = timer_unit_row(
-                    entry.path, unit._asdict(), unit.due_timestamp_ms, rolls=unit.rolls, deletes=unit.deletes
-                )
+                row = {
+                    "type": "timer-unit", "file": entry.path, "due_timestamp_ms": unit.due_timestamp_ms,
+                    "rolls": unit.rolls, "deletes": unit.deletes, **unit._asdict(),
+                }  # fmt: skip
                 yield row | self.hex_of(timer.pack_unit(unit[1:]), timer.UNIT, unit.position - start)
             elif unit.is_blank:
-                yield timer_blank_row(entry.path, unit.position, unit.length)
+                yield {"type": "timer-blank", "file": entry.path, "position": unit.position, "size": unit.length}
             else:
                 yield self._bad(entry, unit.position - start, unit.length, "timer.bad-unit")
 
@@ -189,25 +173,33 @@ class FileDump(RowSource):
         raw = read_range(source, 0, timer.CHECK_SIZE)
         finding = None if entry.size == timer.CHECK_FILE_SIZE else "timer.bad-check"
         self.bad_ranges += finding is not None
-        row = timer_check_row(entry.path, entry.size, vars(timer.parse_check(raw)), finding)
-        yield row | self.hex_of(raw, timer.CHECK, 0)
+        row = {"type": "timercheck", "file": entry.path, "file_size": entry.size, **vars(timer.parse_check(raw))}
+        yield row | {"finding": finding} | self.hex_of(raw, timer.CHECK, 0)
 
     def _bad(self, entry: Entry, file_position: int, size: int, finding: str) -> DumpRow:
         self.bad_ranges += 1
         return bad_file_row(entry.path, file_position, size, finding)
 
 
-# Rows of `rocksdbstore/` for `dump`: index, timers and transactions as their tables have them.
+_SIDE_TYPES: Final = {
+    IndexRow: "index-row",
+    TimerRow: "timer-row",
+    TransactionRow: "transaction-row",
+    Mark: "mark",
+}
 
 
 class SideDatabaseDump(RowSource):
-    """The rows of the database."""
+    """The rows of `rocksdbstore/`: index, timers and transactions as their tables have them, texts as far as UTF-8."""
 
     def rows(self) -> Iterator[DumpRow]:
         """All rows, table after table."""
         database = SideDatabase(self.target.view, self.target.entries)
         for family, row in database.rows():
-            yield side_row(DIRECTORY, family, row)
+            values = row._asdict()
+            values.pop("text", None)
+            texts = {name: one.decode("utf-8", "replace") for name, one in values.items() if isinstance(one, bytes)}
+            yield {"type": _SIDE_TYPES[type(row)], "file": DIRECTORY, "table": family} | values | texts
         self.bad_ranges = database.odd_row_count
         if database.odd_row_count:
             self.problems.append(f"{DIRECTORY}: {database.odd_row_count} odd rows, the first: {database.odd_row}")

@@ -79,6 +79,8 @@ _DATABASES: Final = {
     FileKind.ROCKSDB: "index, timers and transactions",
 }
 _SNIFF_BYTES: Final = 8192
+_IN_STORE: Final = ("commitlog", "consumequeue")
+"""Directories by which a store is told."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,10 @@ def find_target(place: StoreLocation, options: TargetOptions) -> Target:
     except OSError as error:
         raise UnreadableError(f"{path}: {reason(error)}") from error
     if not is_directory:
-        return _file(path, options)
+        root_and_name = place_in_store(path, directory=False)
+        root, name = root_and_name if root_and_name is not None else (path.parent, path.name)
+        FileSource.open(path).close()  # no FIFO, nothing that may not be read
+        return _entry(DirectoryView(root), name, str(path), options)
     if not options.commitlog:
         part = place_in_store(path, directory=True)
         if part is not None:
@@ -173,9 +178,11 @@ def _elsewhere(place: StoreLocation, options: TargetOptions) -> Target:
         )
         return _entry(open_remote(root), name, str(place), options)
     part = next((root_and_name for root_and_name in names if is_broker_directory(root_and_name[1])), None)
-    if part is None or options.commitlog or _holds_store(open_remote(here)):
-        return _store(place, options)
-    return _part_of_store(open_remote(part[0]), part[1], str(place), options)
+    if part is not None and not options.commitlog:
+        view = open_remote(here)
+        if not any(view.stat(name) is not None for name in _IN_STORE):
+            return _part_of_store(open_remote(part[0]), part[1], str(place), options)
+    return _store(place, options)
 
 
 def _store(place: StoreLocation, options: TargetOptions) -> Target:
@@ -203,8 +210,8 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
     )
     if kind is DumpKind.COMMITLOG:
         entries = tuple(segment.entry for segment in store.commitlog)
-    if not entries:
-        _explain_absence(str(place), kind, set(store.files))
+    if not entries and kind is DumpKind.INDEX and FileKind.ROCKSDB in store.files:
+        raise UnsupportedError(f"{place}: there are no index files; --type rocksdbstore shows an index in RocksDB")
     slots = store.index_slot_count if kind is DumpKind.INDEX else None
     unread = tuple(str(place) for place in store.unread_places if _concerns(place.path, kind, store))
     return Target(kind, store.view, entries, store.commitlog_file_size, slots, problems, unread, store)
@@ -220,12 +227,6 @@ def _concerns(place: str, kind: DumpKind, store: Store) -> bool:
     if kind is DumpKind.COMMITLOG:
         return is_broker_directory(place) and top.startswith(kind)
     return is_broker_directory(place) and (top == kind or KINDS.get(kind_of(f"{top}/CURRENT")) is kind)
-
-
-def _explain_absence(label: str, kind: DumpKind, file_kinds: set[FileKind]) -> None:
-    """Say so where what is asked for is kept in a way that is not decoded."""
-    if kind is DumpKind.INDEX and FileKind.ROCKSDB in file_kinds:
-        raise UnsupportedError(f"{label}: there are no index files; --type rocksdbstore shows an index in RocksDB")
 
 
 def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
@@ -274,13 +275,6 @@ def _loose_files(view: StoreView, options: TargetOptions) -> Target | None:
     return _target(kind, view, files, options.index_slots) if kind is not None else None
 
 
-def _file(path: Path, options: TargetOptions) -> Target:
-    root_and_name = place_in_store(path, directory=False)
-    root, name = root_and_name if root_and_name is not None else (path.parent, path.name)
-    FileSource.open(path).close()  # no FIFO, nothing that may not be read
-    return _entry(DirectoryView(root), name, str(path), options)
-
-
 def _entry(view: StoreView, name: str, label: str, options: TargetOptions) -> Target:
     """A file, told by its place if it has one, else by its content."""
     entry = view.stat(name)
@@ -324,19 +318,9 @@ def place_in_store(path: Path, *, directory: bool) -> tuple[Path, str] | None:
         name = "/".join(whole.parts[-count:])
         if is_broker_directory(name) if directory else kind_of(name) not in _STRAYS:
             root = Path(*whole.parts[:-count])
-            if directory and _is_store_itself(whole):
-                return None
-            return root, name
+            # A directory with a broker's name may be a whole store that happens to be called so.
+            return None if directory and any((whole / inside).is_dir() for inside in _IN_STORE) else (root, name)
     return None
-
-
-def _is_store_itself(path: Path) -> bool:
-    """Whether a directory with a broker's name is a whole store that happens to be called so."""
-    return any((path / name).is_dir() for name in ("commitlog", "consumequeue"))
-
-
-def _holds_store(view: StoreView) -> bool:
-    return any(view.stat(name) is not None for name in ("commitlog", "consumequeue"))
 
 
 def _files_below(view: StoreView, prefix: str, problems: list[str]) -> list[Entry]:

@@ -13,9 +13,8 @@ from pyspark.sql.types import StructType
 
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
-from rmqtool.pipeline.tables.column_comments import commented
-from rmqtool.pipeline.tables.message_schema import chosen
 from rmqtool.pipeline.tables.options import SourceOptions
+from rmqtool.pipeline.tables.schemas import chosen, commented
 from rmqtool.pipeline.tables.table import Table, in_mode, parts, read_part, table_of
 
 NAME = "rocketmq-store"

@@ -62,7 +62,7 @@ class Stores:
             from_offset, to_offset: physical offsets; the end is excluded.
             from_time_ms, to_time_ms: store times in milliseconds since the epoch; the end is excluded.
             queue_ids: ids of queues.
-            profile: columns that are read if none are named; see `rmqtool.pipeline.tables.message_schema`.
+            profile: columns that are read if none are named; see `rmqtool.pipeline.tables.schemas`.
             mode: whether a row with a finding is kept, left out, or ends the reading with `DamageError`.
             stale: whether to read records after the end of the log too.
 

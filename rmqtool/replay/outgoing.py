@@ -150,7 +150,7 @@ def _of_batch(
     """The messages of a batch; bodies are read only of those that are sent."""
     dumped = DumpedMessages(batch, good, rules, BodyChoice())
     times_ms = dumped.numbers("store_timestamp_ms")
-    columns = zip(good, dumped.column("topic"), dumped.properties, dumped.message_id, times_ms, strict=True)
+    columns = zip(good, dumped.column("topic"), dumped.properties, dumped.column("message_id"), times_ms, strict=True)
     for row, stored_topic, stored, message_id, store_ms in columns:
         place, size = int(row["physical_offset"]), int(row["size"])
         topic = stored.get(properties.REAL_TOPIC, "") if stored_topic in DELAYED_TOPICS else stored_topic

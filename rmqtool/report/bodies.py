@@ -10,10 +10,11 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from rmqtool.errors import UnreadableError
+from rmqtool.report.fields import BODY_ROW, DECODED_ROW
 
-BODY_FIELDS: Final = ("body", "body_encoding", "body_truncated", "body_error")
+BODY_FIELDS: Final = tuple(field.name for field in BODY_ROW)
 """Fields of a message row where bodies are asked for."""
-DECODED_FIELDS: Final = ("decoded", "decoder", "decoder_error")
+DECODED_FIELDS: Final = tuple(field.name for field in DECODED_ROW)
 """Fields of a message row, after those of the body, where bodies are decoded."""
 UNDECODED_LIMIT: Final = 1024
 """Bytes of a body that are shown where it could not be decoded and nothing else is asked for."""

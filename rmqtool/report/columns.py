@@ -7,25 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from rmqtool.report.fields import BODY_ROW, MESSAGE_ROW, PROPERTY_BLOCK, Type
 from rmqtool.report.rows import DumpRow
 from rmqtool.report.text import cropped, escaped, padded
 from rmqtool.times import time_text, time_width
 
-_NUMBER_WIDTHS: Final = {"physical_offset": 14, "prepared_transaction_offset": 27, "tags_code": 20}
-_TEXTS: Final = frozenset({"topic", "tags", "keys", "properties", "properties_raw", "body", "finding", "filter_bitmap"})
-_TEXT_WIDTHS: Final = {
-    "type": 7,
-    "magic": 5,
-    "born_host": 21,
-    "store_host": 21,
-    "unique_key": 32,
-    "message_id": 32,
-    "transaction": 11,
-    "compression": 11,
-    "body_encoding": 13,
-    "body_error": 20,
-    "file": 20,
-}
+_DESCRIBED: Final = {field.name: field for field in (*MESSAGE_ROW, *BODY_ROW, PROPERTY_BLOCK)}
+_TEXTS: Final = frozenset({Type.TEXT, Type.TEXTS, Type.MAP, Type.BYTES})
+_OTHER_WIDTHS: Final = {"tags_code": 20, "file": 20}
+"""As `RowField.width`, of fields that messages do not have."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +38,12 @@ class Column:
     def is_time(self) -> bool:
         return self.field.endswith("_timestamp_ms")
 
-    def cell(self, row: DumpRow) -> str:
-        """The text of a row in this column, safe for a terminal."""
-        value = row.get(self.field)
-        if self.field == "topic" and row["type"] == "stale":
-            return f"stale: {escaped(row['topic'])}"
-        return cell_text(self.field, value)
-
     def padded_cell(self, row: DumpRow, *, crops: bool = True) -> str:
-        """The same in the column's width: text is cropped where a terminal is narrow, a number never is."""
-        text = self.cell(row)
+        """The text of a row in the column's width: text is cropped where a terminal is narrow, a number never is."""
+        if self.field == "topic" and row["type"] == "stale":
+            text = f"stale: {escaped(row['topic'])}"
+        else:
+            text = cell_text(self.field, row.get(self.field))
         if text.isascii() and len(text) <= self.width:
             return text.rjust(self.width) if self.right else text.ljust(self.width)
         return padded(cropped(text, self.width) if crops and not self.right else text, self.width, right=self.right)
@@ -266,7 +252,18 @@ TABLES: Final = {
 
 def chosen_columns(fields: Sequence[str]) -> tuple[Column, ...]:
     """Columns for fields that a person asked for."""
-    return tuple(_column(field) for field in fields)
+    columns = []
+    for name in fields:
+        described = _DESCRIBED.get(name)
+        width = described.width if described is not None else _OTHER_WIDTHS.get(name)
+        is_text = name in ("file", "filter_bitmap") or (described is not None and described.type in _TEXTS)
+        if name.endswith("_timestamp_ms"):
+            columns.append(Column(name))
+        elif is_text:
+            columns.append(Column(name, width or 12, stretches=width is None))
+        else:
+            columns.append(Column(name, width or 10, right=True))
+    return tuple(columns)
 
 
 def fitted(columns: Sequence[Column], width: int | None, gap: int) -> tuple[Column, ...]:
@@ -275,34 +272,22 @@ def fitted(columns: Sequence[Column], width: int | None, gap: int) -> tuple[Colu
     Args:
         width: of the terminal; None where there is none, and all columns stay.
     """
-    kept = [_wide_enough(column) for column in columns]
+    # With room for its heading, and for a time of the run's zone.
+    columns = [
+        replace(column, width=max(time_width() if column.is_time else column.width, len(column.field)))
+        for column in columns
+    ]
     if width is None:
-        return tuple(kept)
-    while _total(kept, gap) > width and (highest := max(column.rank for column in kept)) > 0:
-        kept = [column for column in kept if column.rank != highest]
-    stretching = [column for column in kept if column.stretches]
-    spare = max(0, width - _total(kept, gap))
+        return tuple(columns)
+
+    def spare_width() -> int:
+        return width - sum(column.width for column in columns) - gap * (len(columns) - 1)
+
+    while spare_width() < 0 and (highest := max(column.rank for column in columns)) > 0:
+        columns = [column for column in columns if column.rank != highest]
+    stretching = [column for column in columns if column.stretches]
+    spare = max(0, spare_width())
     shares = {column: spare // len(stretching) for column in stretching}
     for column in stretching[: spare % len(stretching) if stretching else 0]:
         shares[column] += 1
-    return tuple(replace(column, width=column.width + shares.get(column, 0)) for column in kept)
-
-
-def _wide_enough(column: Column) -> Column:
-    """The column with room for its heading, and for a time of the run's zone."""
-    width = time_width() if column.is_time else column.width
-    return replace(column, width=max(width, len(column.field)))
-
-
-def _total(columns: Sequence[Column], gap: int) -> int:
-    return sum(column.width for column in columns) + gap * (len(columns) - 1)
-
-
-def _column(field: str) -> Column:
-    if field.endswith("_timestamp_ms"):
-        return Column(field)
-    if field in _TEXTS:
-        return Column(field, 12, stretches=True)
-    if field in _TEXT_WIDTHS:
-        return Column(field, _TEXT_WIDTHS[field])
-    return Column(field, _NUMBER_WIDTHS.get(field, 10), right=True)
+    return tuple(replace(column, width=column.width + shares.get(column, 0)) for column in columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,20 +28,15 @@ def write_metrics(path: Path, metrics: Iterable[Metric]) -> None:
         RefusedError: another file is there.
         WriteError: it cannot be written.
     """
-    replace_own(path, OwnFile.METRICS, "".join(_lines(metrics)))
-
-
-def _lines(metrics: Iterable[Metric]) -> Iterator[str]:
-    before = None
+    lines, before = [], None
     for metric in metrics:
         if metric.name != before:
-            yield f"# HELP {metric.name} {metric.text}\n# TYPE {metric.name} {metric.kind}\n"
+            lines.append(f"# HELP {metric.name} {metric.text}\n# TYPE {metric.name} {metric.kind}\n")
             before = metric.name
-        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in metric.labels.items())
-        yield f"{metric.name}{{{labels}}} {float(metric.value):.15g}\n"
-
-
-def _escaped(value: str) -> str:
-    r"""A label's value: `\u202e` for what is not printable, `\\` for a backslash, and both as Prometheus reads them."""
-    visible = escaped(value.replace("\\", "\\\\"))
-    return visible.replace("\\", "\\\\").replace('"', '\\"')
+        labels = []
+        for name, value in metric.labels.items():
+            # `\u202e` for what is not printable, a doubled backslash for one, and both as Prometheus reads them.
+            visible = escaped(value.replace("\\", "\\\\")).replace("\\", "\\\\").replace('"', '\\"')
+            labels.append(f'{name}="{visible}"')
+        lines.append(f"{metric.name}{{{','.join(labels)}}} {float(metric.value):.15g}\n")
+    replace_own(path, OwnFile.METRICS, "".join(lines))

@@ -11,44 +11,18 @@ from typing import Any, Final, Protocol
 
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.report.bodies import BodyChoice, StoredBody, body_fields
+from rmqtool.report.fields import MESSAGE_ROW, PROPERTY_BLOCK
 
 DumpRow = dict[str, Any]
 Buffer = bytes | memoryview
 
-MESSAGE_FIELDS: Final = (
-    "type",
-    "physical_offset",
-    "size",
-    "magic",
-    "body_crc",
-    "body_crc_ok",
-    "queue_id",
-    "flag",
-    "queue_offset",
-    "sys_flag",
-    "transaction",
-    "compression",
-    "born_timestamp_ms",
-    "born_host",
-    "store_timestamp_ms",
-    "store_host",
-    "reconsume_times",
-    "prepared_transaction_offset",
-    "body_length",
-    "topic",
-    "properties",
-    "tags",
-    "keys",
-    "unique_key",
-    "message_id",
-    "finding",
-)
+MESSAGE_FIELDS: Final = tuple(field.name for field in MESSAGE_ROW)
 """Fields of a message row, in order."""
 
 
 def message_fields(body: BodyChoice) -> tuple[str, ...]:
     """The fields of a message row where bodies are asked for like this."""
-    return (*MESSAGE_FIELDS, *body.fields, *(("properties_raw",) if body.raw else ()))
+    return (*MESSAGE_FIELDS, *body.fields, *((PROPERTY_BLOCK.name,) if body.raw else ()))
 
 
 @dataclass(frozen=True)
@@ -133,7 +107,7 @@ def message_row(
     row = {name: row[name] if name in row else getattr(record, name) for name in MESSAGE_FIELDS}
     row |= {"keys": list(row["keys"]), "properties": dict(row["properties"])} | body_fields(record, body)
     if body.raw:
-        row["properties_raw"] = decode_java_utf8(record.properties_raw)
+        row[PROPERTY_BLOCK.name] = decode_java_utf8(record.properties_raw)
     return row
 
 

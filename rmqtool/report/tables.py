@@ -98,7 +98,8 @@ class TableWriter:
                 self._head(TABLES["message"])
             place = f"{row['physical_offset']:>15}{' ' * self._gap}"
         else:
-            place = f"{_where(row)}: "
+            file = f"{row['file']} " if row.get("file") else ""
+            place = f"{escaped(file)}byte {row['file_position']}: "
         text = f"bad: {row['finding']}" if row["type"] == "bad" else "blank to the end of the file"
         self._line(f"{place}{text}, {row['size']} bytes", _RED if row["type"] == "bad" else "")
 
@@ -110,7 +111,8 @@ class TableWriter:
         width = max(map(len, shown), default=0)
         for name, value in shown.items():
             number = f" ({value})" if name.endswith("_timestamp_ms") else ""
-            text = ", ".join(value) if _is_words(value) else cell_text(name, value)
+            is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+            text = ", ".join(value) if is_words else cell_text(name, value)
             for line in field_lines(name, f"{escaped(text) or '-'}{number}", width, self._width):
                 self._line(line)
         if "content" in row:
@@ -133,16 +135,6 @@ class TableWriter:
     def _line(self, text: str, style: str = "") -> None:
         self._begun = True
         self._stream.write(f"{style}{text}{_PLAIN}\n" if style and self._colour else f"{text}\n")
-
-
-def _is_words(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)
-
-
-def _where(row: Mapping[str, object]) -> str:
-    """The place of a bad range outside of the log."""
-    parts = [f"{row['file']}" if "file" in row else "", f"byte {row['file_position']}"]
-    return escaped(" ".join(part for part in parts if part))
 
 
 # The configuration of a broker as rows for a table: topic, group and queue in columns of their own.
@@ -174,7 +166,11 @@ def _entries(name: Any, table: Mapping[Any, Any]) -> Iterator[DumpRow]:
     """The rows of a table; none of one that is not known."""
     if name in _SETTINGS:
         for key, settings in table.items():
-            yield {"type": f"config-{_SETTINGS[name]}", _SETTINGS[name]: str(key), "settings": _without_name(settings)}
+            if isinstance(settings, dict):  # without the name that they repeat
+                shown = {own: settings[own] for own in settings if own not in ("topicName", "groupName")}
+            else:
+                shown = settings
+            yield {"type": f"config-{_SETTINGS[name]}", _SETTINGS[name]: str(key), "settings": shown}
     elif name in _OFFSETS or name == _ORDERED:
         for key, value in table.items():
             topic, separator, group = str(key).partition("@")
@@ -187,10 +183,3 @@ def _entries(name: Any, table: Mapping[Any, Any]) -> Iterator[DumpRow]:
                     yield {"type": "config-ordered", **place, "queue_id": queue_id, "settings": at}
                 else:
                     yield {"type": "config-offset", **place, "queue_id": queue_id, "queue_offset": at}
-
-
-def _without_name(settings: Any) -> Any:
-    """Settings without the name that they repeat."""
-    if not isinstance(settings, dict):
-        return settings
-    return {name: value for name, value in settings.items() if name not in ("topicName", "groupName")}

@@ -197,12 +197,8 @@ def json_parts(block: RowBlock, separator: bytes, *, unicode: bool) -> Iterator[
         separator: what stands between two rows, with a line end.
     """
     if block.json_parts is not None:
-        return block.json_parts(block.fields, separator, unicode)
-    return iter([_json_bytes(block, separator, unicode=unicode)])
-
-
-def _json_bytes(block: RowBlock, separator: bytes, *, unicode: bool) -> bytes:
-    """The rows' text, made of their columns."""
+        yield from block.json_parts(block.fields, separator, unicode)
+        return
     if not block.holds_json:
         import msgspec
 
@@ -212,10 +208,12 @@ def _json_bytes(block: RowBlock, separator: bytes, *, unicode: bool) -> bytes:
             texts.append(msgspec.json.format(buffer, indent=0))
         lines = separator.join(texts)
         if lines.isascii() and b"\x7f" not in lines:
-            return lines
+            yield lines
+            return
         if unicode:
-            return "\n".join(map(json_escaped, lines.decode("utf-8").split("\n"))).encode("utf-8")
-    return separator.join(json_text(row, unicode=unicode).encode("utf-8") for row in block.rows())
+            yield "\n".join(map(json_escaped, lines.decode("utf-8").split("\n"))).encode("utf-8")
+            return
+    yield separator.join(json_text(row, unicode=unicode).encode("utf-8") for row in block.rows())
 
 
 def write_utf8(stream: TextIO, text: Buffer) -> None:

@@ -73,7 +73,7 @@ QUESTIONS: list[Callable[[Reader], object]] = [
 
 def _pulled(reader: Reader, topic: str, queue_offset: int) -> object:
     found = reader.get_message(topic, 0, queue_offset, 32, "a || b")
-    return [(message.record, message.raw(100)) for message in found.messages]
+    return [(message.record, message.range(0, 100)) for message in found.messages]
 
 
 def _record_of(reader: Reader, physical_offset: int) -> object:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow
 
 from rmqtool.pipeline.tables.log_splits import LogTask, read_task
-from rmqtool.pipeline.tables.message_schema import HEADERS, PROPERTIES
+from rmqtool.report.fields import MESSAGE_PROFILES
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.databases.queue_database import read_queue_database
 from rmqtool.store.view import open_directory
@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 
 WHERE = {"store", "file", "file_position", "verdict", "store_time", "born_time"}
 """Columns that a dump row does not have."""
-COLUMNS = [column.name for column in (*HEADERS, *PROPERTIES) if column.name not in WHERE]
+COLUMNS = [name for name in MESSAGE_PROFILES["properties"] if name not in WHERE]
 
 
 def dump_rows(store: Path, *options: str) -> Rows:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rmqtool
-from rmqtool.pipeline.tables.column_comments import COMMENTS
+from rmqtool.report.fields import TABLES
 from tests.conftest import Unpacked
 from tests.golden_stores import broker_names, names
 from tests.pipeline.stores import Rows, as_dumped, dump_rows
@@ -200,9 +200,11 @@ def test_a_schema_names_columns_of_any_profile(spark: SparkSession, golden: Unpa
     expected = rmqtool.open(golden("5.5.0-bodies")).messages(["body_decoded"]).read_all().to_pylist()
     bodies = [None if row["body_decoded"] is None else bytes(row["body_decoded"]) for row in frame.collect()]
     assert sorted(map(str, bodies)) == sorted(str(row["body_decoded"]) for row in expected)
-    for table, comments in COMMENTS.items():
+    for table, described in TABLES.items():
         fields = loaded(spark, [golden("5.5.0-bodies")], table=table).schema.fields
-        assert {field.name: field.metadata["comment"] for field in fields}.items() <= comments.items()
+        assert {field.name: field.metadata["comment"] for field in fields}.items() <= {
+            (field.name, field.comment) for field in described
+        }
 
 
 def test_a_schema_with_another_type_is_told(spark: SparkSession, golden: Unpacked) -> None:

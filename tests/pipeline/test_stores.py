@@ -19,7 +19,7 @@ from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.pipeline import stores as stores_module
 from rmqtool.pipeline.tables import table as table_module
 from rmqtool.pipeline.tables.log_splits import LogTask
-from rmqtool.pipeline.tables.message_schema import HEADERS, message_schema
+from rmqtool.pipeline.tables.schemas import message_schema
 from rmqtool.pipeline.tables.table import DamageError
 from tests.commands.transcripts import rmqtool as command
 from tests.conftest import Unpacked
@@ -142,5 +142,5 @@ def test_a_large_log_is_read_on_spark(golden: Unpacked, monkeypatch: pytest.Monk
 
 def test_the_columns_of_no_profile_are_the_headers(golden: Unpacked) -> None:
     reader = rmqtool.open(golden("5.5.0-clean-empty")).messages()
-    assert reader.schema == pa.schema(HEADERS)
+    assert reader.schema == message_schema("headers")
     assert reader.read_all().num_rows == 0

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from benchmarks.logs import record
 from rmqtool.engine.segments.log_position import BLOCK_SIZE, Position, flushed_end, readable_end
 from rmqtool.pipeline.stream import DataLossError, LogStream
-from rmqtool.pipeline.tables.message_schema import message_schema
 from rmqtool.pipeline.tables.options import SourceOptions
+from rmqtool.pipeline.tables.schemas import message_schema
 from rmqtool.store.directory import survey
 from rmqtool.store.source import READS
 from rmqtool.store.view import DirectoryView

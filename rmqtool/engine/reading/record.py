@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from struct import Struct
@@ -156,24 +155,15 @@ class Record:
         return computed & CRC_MASK == self.body_crc
 
 
-@dataclass(frozen=True)
-class _Head:
+def _head(hosts: int) -> tuple[Struct, tuple[str, ...]]:
     """The struct and the field names of everything before the body."""
-
-    struct: Struct
-    names: tuple[str, ...]
-
-
-def _head(hosts: int) -> _Head:
     fields = [
         head_field
         for head_field in fields_of(commitlog.message_struct(hosts))
         if head_field.position is not None and head_field.size is not None
     ]
-    return _Head(
-        Struct(">" + "".join(head_field.code or "" for head_field in fields)),
-        tuple(head_field.name for head_field in fields),
-    )
+    code = "".join(head_field.code or "" for head_field in fields)
+    return Struct(f">{code}"), tuple(head_field.name for head_field in fields)
 
 
 _HEADS: Final = {hosts: _head(hosts) for hosts in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, HOSTS_V6)}
@@ -191,32 +181,28 @@ def read_record(log: Log, physical_offset: int) -> Record | None:
     return None if place is None else decode_record(log, place)
 
 
-def _first_bytes(log: RecordSource, place: RecordLocation) -> bytes:
-    """All of a small record, and at least the part before the body."""
-    with suppress(UnreadableError):  # what follows may lie in a bad sector
-        return log.read(place, 0, _READ_AT_ONCE)
-    return log.read(place, 0, commitlog.HEAD_SIZE_MAX)
-
-
 def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
     """The record that begins at a place; None where none can be decoded.
 
     Raises:
         UnreadableError: the disk does not give its bytes.
     """
-    start = _first_bytes(log, place)
+    try:  # all of a small record, and at least the part before the body
+        start = log.read(place, 0, _READ_AT_ONCE)
+    except UnreadableError:  # what follows the header may lie in a bad sector
+        start = log.read(place, 0, commitlog.HEAD_SIZE_MAX)
     if len(start) < commitlog.RECORD_SIZE_MIN:
         return None
     sys_flag = int.from_bytes(start[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big", signed=True)
-    form = _HEADS[sys_flag & HOSTS_V6 if log.rules.ipv6_hosts else 0]
-    if len(start) < form.struct.size:
+    head_struct, names = _HEADS[sys_flag & HOSTS_V6 if log.rules.ipv6_hosts else 0]
+    if len(start) < head_struct.size:
         return None
-    head = dict(zip(form.names, form.struct.unpack_from(start), strict=True))
+    head = dict(zip(names, head_struct.unpack_from(start), strict=True))
     magic = head["magic"]
     if magic not in MESSAGE_MAGICS or not 0 < head["size"] <= place.readable_length:
         return None
     body_length = max(0, head["body_length"])
-    tail_at = form.struct.size + body_length
+    tail_at = head_struct.size + body_length
     if head["size"] <= len(start):
         tail = start[tail_at : head["size"]]
     else:
@@ -240,7 +226,7 @@ def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
         store_address=head["store_host.address"] + head["store_host.port"].to_bytes(4, "big", signed=True),
         reconsume_times=head["reconsume_times"],
         prepared_transaction_offset=head["prepared_transaction_offset"],
-        body_position=form.struct.size,
+        body_position=head_struct.size,
         body_length=body_length,
         topic_raw=parts[0],
         topic=decode_java_utf8(parts[0]),

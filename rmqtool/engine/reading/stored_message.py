@@ -42,14 +42,6 @@ class StoredMessage:
         """
         return decode_record(self._log, self.place)
 
-    def raw(self, length_max: int) -> bytes:
-        """The bytes handed out, the first `length_max` of them.
-
-        Raises:
-            UnreadableError: the disk does not give them.
-        """
-        return self.range(0, length_max)
-
     def range(self, start: int, length_max: int) -> bytes:
         """The bytes handed out from `start` on, `length_max` of them at most.
 
@@ -90,25 +82,25 @@ def message_finding(message: StoredMessage) -> str | None:
     try:
         record = message.record
         if record is None:
-            return _frame_finding(message)
-        if not record.body_crc_ok:
-            return FINDING_IDS[Verdict.BODY_CRC_MISMATCH]
+            verdict = _frame_verdict(message)
+        elif not record.body_crc_ok:
+            verdict = Verdict.BODY_CRC_MISMATCH
+        else:
+            is_there = record.physical_offset == message.physical_offset
+            verdict = Verdict.GOOD if is_there else Verdict.SELF_OFFSET_MISMATCH
     except UnreadableError:
-        return FINDING_IDS[Verdict.UNREADABLE_RANGE]
-    if record.physical_offset != message.physical_offset:
-        return FINDING_IDS[Verdict.SELF_OFFSET_MISMATCH]
-    return None
+        verdict = Verdict.UNREADABLE_RANGE
+    return FINDING_IDS.get(verdict)
 
 
-def _frame_finding(message: StoredMessage) -> str | None:
-    head = message.raw(_FRAME_SIZE)
+def _frame_verdict(message: StoredMessage) -> Verdict:
+    """What is wrong with bytes that are no record; nothing is where they are a blank."""
+    head = message.range(0, _FRAME_SIZE)
     if len(head) < _FRAME_SIZE:
-        return FINDING_IDS[Verdict.BAD_SIZE]
+        return Verdict.BAD_SIZE
     verdict, size, magic = judge_frame(head, message.place.readable_length)
     is_message = verdict == Verdict.GOOD and magic != commitlog.MAGIC_BLANK
     tail = message.range(size - _FRAME_SIZE, _FRAME_SIZE) if is_message else b""
     if not any(head) or (tail and not any(tail)):
-        return FINDING_IDS[Verdict.HOLE]  # all of it, or its end: see `Walk`, which calls a range so
-    if verdict != Verdict.GOOD:
-        return FINDING_IDS[verdict]
-    return None if magic == commitlog.MAGIC_BLANK else FINDING_IDS[Verdict.BAD_LENGTHS]
+        return Verdict.HOLE  # all of it, or its end: see `Walk`, which calls a range so
+    return Verdict.BAD_LENGTHS if is_message else Verdict(verdict)

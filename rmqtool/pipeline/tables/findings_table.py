@@ -13,35 +13,15 @@ from rmqtool.engine.reading.version_evidence import infer_version
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.findings.finding import Finding
-from rmqtool.pipeline.tables.texts import LIST_TYPE
+from rmqtool.pipeline.tables.schemas import arrow_schema
+from rmqtool.report.fields import FINDING_TABLE
 from rmqtool.store.directory import Store
 from rmqtool.store.probe_lock import lock_report
 from rmqtool.store.view import DirectoryView
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("store", pa.string(), nullable=False),
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("severity", pa.string(), nullable=False),
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("file_position", pa.int64()),
-        pa.field("physical_offset", pa.int64()),
-        pa.field("length", pa.int64()),
-        pa.field("topic", pa.string()),
-        pa.field("queue_id", pa.int32()),
-        pa.field("queue_offset", pa.int64()),
-        pa.field("count", pa.int64(), nullable=False),
-        pa.field("message", pa.string(), nullable=False),
-        pa.field("expected", pa.string()),
-        pa.field("found", pa.string()),
-        pa.field("candidate", pa.string()),
-        pa.field("repair", pa.string()),
-        pa.field("upstream", LIST_TYPE, nullable=False),
-    ]
-)
-"""Those of `verify`'s JSON; `repair` is the command without the store's path."""
+SCHEMA: Final = arrow_schema(FINDING_TABLE)
 BATCH_ROWS: Final = 4096
 
 

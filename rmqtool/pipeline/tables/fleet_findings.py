@@ -20,9 +20,9 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.findings.finding import Finding
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
-from rmqtool.pipeline.tables.column_comments import commented
 from rmqtool.pipeline.tables.findings_table import StoreCheck, finding_row
 from rmqtool.pipeline.tables.options import UNREADABLE, SourceOptions, UnreadStore
+from rmqtool.pipeline.tables.schemas import commented
 from rmqtool.pipeline.tables.table import Table, parts, table_of, unread_row
 from rmqtool.report.json_schemas import JsonRow
 from rmqtool.scan.runner import Item, Result

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position
-from rmqtool.pipeline.tables.rows import PART_BYTES, batch_of, grouped_by_size
-from rmqtool.pipeline.tables.times import TIME_TYPE
+from rmqtool.pipeline.tables.rows import PART_BYTES, batch_of, grouped_by_size, native
+from rmqtool.report.fields import INDEX_TABLE
 from rmqtool.store.directory import Store
 from rmqtool.store.remote import view_of_files
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 from rmqtool.store.view import Entry, StoreView
 
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("store", pa.string(), nullable=False),
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("file_position", pa.int64(), nullable=False),
-        pa.field("type", pa.string(), nullable=False),
-        pa.field("number", pa.int32()),
-        pa.field("slot", pa.int32()),
-        pa.field("key_hash", pa.int32()),
-        pa.field("physical_offset", pa.int64()),
-        pa.field("time_delta_seconds", pa.int32()),
-        pa.field("store_timestamp_ms", pa.int64()),
-        pa.field("store_time", TIME_TYPE),
-        pa.field("previous_entry", pa.int32()),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("finding", pa.string()),
-    ]
-)
-"""`store_timestamp_ms` is what header and entry say together, which is exact to a second."""
 BLOCK_ENTRIES: Final = 1 << 16
 
 
@@ -71,10 +53,8 @@ def read_index_files(files: Sequence[IndexSplit]) -> Iterator[pa.RecordBatch]:
         except UnreadableError:
             yield _bad(file, 0, file.size, "store.unreadable")
             continue
-        try:
+        with closing(source):
             yield from _entries(file, source)
-        finally:
-            source.close()
 
 
 def _entries(file: IndexSplit, source: ByteSource) -> Iterator[pa.RecordBatch]:
@@ -99,29 +79,26 @@ def _entries(file: IndexSplit, source: ByteSource) -> Iterator[pa.RecordBatch]:
         position = start + first * ENTRY_SIZE
         unreadable = read_salvaging(source, position, memoryview(buffer))
         entries = np.frombuffer(buffer, ENTRY.dtype)
-        columns: dict[str, Any] = {name: entries[name].astype(entries[name].dtype.newbyteorder("=")) for name in _OWN}
+        own = {field.name: native(entries, field.name) for field in ENTRY.fields}
         numbers = np.arange(first + 1, first + 1 + len(entries), dtype=np.int32)
-        columns["number"] = numbers
-        columns["file_position"] = start + (numbers.astype(np.int64) - 1) * ENTRY_SIZE
-        columns["slot"] = columns["key_hash"] % np.int32(file.slot_count)
-        columns["store_timestamp_ms"] = (
-            header.begin_timestamp_ms + columns["time_delta_seconds"].astype(np.int64) * 1000
-        )
-        yield batch_of(SCHEMA, len(entries), _where(file) | columns | {"type": "entry", "size": ENTRY_SIZE})
+        columns = {
+            **own,
+            "store": file.store,
+            "file": file.entry.path,
+            "file_position": start + (numbers.astype(np.int64) - 1) * ENTRY_SIZE,
+            "number": numbers,
+            "slot": own["key_hash"] % np.int32(file.slot_count),
+            "store_timestamp_ms": header.begin_timestamp_ms + own["time_delta_seconds"].astype(np.int64) * 1000,
+            "size": ENTRY_SIZE,
+            "finding": None,
+        }
+        yield batch_of(INDEX_TABLE, "entry", len(entries), columns)
         for low, high in unreadable:
             yield _bad(file, low, high - low, "store.unreadable")
     if not 0 <= header.next_entry_number - 1 <= room:
         yield _bad(file, 0, HEADER_SIZE, "index.bad-header")
 
 
-_OWN: Final = tuple(field.name for field in ENTRY.fields)
-
-
 def _bad(file: IndexSplit, position: int, size: int, finding: str) -> pa.RecordBatch:
-    return batch_of(
-        SCHEMA, 1, _where(file) | {"type": "bad", "file_position": position, "size": size, "finding": finding}
-    )
-
-
-def _where(file: IndexSplit) -> dict[str, Any]:
-    return {"store": file.store, "file": file.entry.path}
+    columns = {"store": file.store, "file": file.entry.path, "file_position": position, "size": size}
+    return batch_of(INDEX_TABLE, "bad", 1, {**columns, "finding": finding})

@@ -26,13 +26,13 @@ from rmqtool.scan.log import (
     ScanOptions,
     carries_record_crc,
     first_row_from,
-    holds_data,
+    may_hold_data,
     reader_for,
     walk_split,
 )
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.split import Split
-from rmqtool.store.directory import Segment, Store
+from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.remote import view_of_files
 from rmqtool.store.view import StoreView
@@ -116,17 +116,29 @@ def log_tasks(store: Store, row_filters: Sequence[RowFilter], splitting: Splitti
     log_bytes = sum(segment.entry.allocated_bytes for segment in segments[: newest + 1])
     wholes = []
     for number, segment in enumerate(segments):
+        missing = None
+        if number and store.commitlog_file_size:
+            before = segments[number - 1]
+            begin = before.start + store.commitlog_file_size
+            missing = (before.path, begin, segment.start - begin) if segment.start > begin else None
         following = segments[number + 1 : number + 2] if asks_for_time else ()
         whole = LogSplit(
             view_of_files(store.view, [segment.entry, *(later.entry for later in following)]),
             store.view.label, segment.path, segment.start, segment.size, 0, segment.size,
-            True if number < newest else None, log_bytes, record_crc, _missing_before(store, segments, number),
+            True if number < newest else None, log_bytes, record_crc, missing,
             following[0].path if following else None, splitting.proof_bytes,
         )  # fmt: skip
         wholes.append(whole)
-    splits = [part for whole in wholes[:newest] if whole.may_hold(row_filters) for part in _cut(whole, splitting)]
+    splits = [
+        replace(whole, start=begin, end=end, missing=whole.missing if begin == 0 else None)
+        for whole in wholes[:newest]
+        if whole.may_hold(row_filters)
+        for begin, end in pairwise([*splitting.cuts(whole.size), whole.size])
+    ]
+    # A query by time leaves few splits, which lie together: they are of different tasks.
+    task_count = min(splitting.tasks_by_time, len(splits)) if asks_for_time else len(splits)
+    tasks = [tuple(splits[first::task_count]) for first in range(task_count)]
     last = tuple(wholes[newest:])
-    tasks = _spread(splits, splitting.tasks_by_time) if asks_for_time else [(split,) for split in splits]
     return [*tasks, *([last] if any(whole.may_hold(row_filters) for whole in last) else [])]
 
 
@@ -137,34 +149,16 @@ def read_task(task: LogTask, schema: pa.Schema, row_filters: Sequence[RowFilter]
             yield from _read_split(split, schema, row_filters)
 
 
-def _spread(splits: Sequence[LogSplit], task_count: int) -> list[LogTask]:
-    """Few tasks for many splits of which a query by time leaves few: those that lie together are of different tasks."""
-    return [tuple(splits[first::task_count]) for first in range(min(task_count, len(splits)))]
-
-
 def _with_data(task: LogTask) -> LogTask:
     """The splits of a task up to the last one whose file holds data; zero files after it are only preallocated."""
     last = -1
     for number, split in enumerate(task):
-        if split.more_follows or number == 0 or _holds_data(split):
+        if split.more_follows or number == 0 or may_hold_data(split.view.open, split.path):
             last = number
     return tuple(
         replace(split, more_follows=bool(split.more_follows) or number < last)
         for number, split in enumerate(task[: last + 1])
     )
-
-
-def _holds_data(split: LogSplit) -> bool:
-    try:
-        with closing(split.view.open(split.path)) as source:
-            return holds_data(source)
-    except UnreadableError:
-        return True
-
-
-def _cut(whole: LogSplit, splitting: Splitting) -> Iterator[LogSplit]:
-    for begin, end in pairwise([*splitting.cuts(whole.size), whole.size]):
-        yield replace(whole, start=begin, end=end, missing=whole.missing if begin == 0 else None)
 
 
 def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
@@ -216,15 +210,6 @@ def _scanned(
 def _may_hide(physical_offset: int, size: int, row_filters: Sequence[RowFilter]) -> bool:
     """Whether a range that is no record is to be told."""
     return all(row_filter.may_be_between(physical_offset, physical_offset + size) for row_filter in row_filters)
-
-
-def _missing_before(store: Store, segments: Sequence[Segment], number: int) -> tuple[str, int, int] | None:
-    """Path of the file before, physical offset and size of the range between it and a file."""
-    if number == 0 or not store.commitlog_file_size:
-        return None
-    before = segments[number - 1]
-    begin = before.start + store.commitlog_file_size
-    return (before.path, begin, segments[number].start - begin) if segments[number].start > begin else None
 
 
 def _is_in_time(split: LogSplit, row_filters: Sequence[RowFilter]) -> bool:

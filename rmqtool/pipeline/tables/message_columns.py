@@ -1,6 +1,6 @@
 """Arrow record batches of the table `messages`, column by column out of the rows of a scan; nothing is done per record.
 
-Only the columns that are asked for are made.
+Only the columns that are asked for are made, each as its source in `report.fields` says.
 """
 
 from __future__ import annotations
@@ -8,35 +8,46 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rmqtool.formats import commitlog, system_flag
-from rmqtool.formats.commitlog import BORN_HOST_AT, MESSAGE_MAGICS, STORE_HOST_AT
+from rmqtool.formats import commitlog
+from rmqtool.formats.commitlog import MESSAGE_MAGICS
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text
+from rmqtool.formats.system_flag import BORN_HOST_V6, STORE_HOST_V6
 from rmqtool.pipeline.tables.decoded_bodies import content_batches, whole_content
 from rmqtool.pipeline.tables.texts import Bytes, Numbers, binary_array, property_maps, text_array, word_lists
 from rmqtool.pipeline.tables.times import time_array
+from rmqtool.report.fields import (
+    MESSAGE_TABLE,
+    Body,
+    BodyContent,
+    Code,
+    Constant,
+    Host,
+    MessageId,
+    Number,
+    Properties,
+    Property,
+    PropertyBlock,
+    RowFact,
+    Source,
+    Time,
+    Topic,
+    UnfilledFieldError,
+    Words,
+)
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
 
 _HEX: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), np.uint8).reshape(256, 2)
 _VERDICTS: Final = pa.array([verdict.name.lower().replace("_", "-") for verdict in Verdict])
 _FINDINGS: Final = pa.array([FINDING_IDS.get(verdict) for verdict in Verdict], pa.string())
-_PLAIN: Final = {
-    name: name
-    for name in (
-        *("queue_id", "queue_offset", "store_timestamp_ms", "body_crc", "flag", "sys_flag", "born_timestamp_ms"),
-        *("reconsume_times", "prepared_transaction_offset", "body_length"),
-    )
-}
-"""Columns that are those of the scan."""
-_ALWAYS: Final = frozenset({"store", "file", "file_position", "verdict", "type", "physical_offset", "size", "finding"})
-"""Columns that a row has that is no message."""
+_FIELDS: Final = {column.name: column for column in MESSAGE_TABLE}
 
 
 @dataclass(frozen=True)
@@ -60,192 +71,134 @@ class MessageBatches:
 
         They are one, unless bodies are decompressed: then each has at most `BATCH_BYTES` of them and one more.
         """
-        messages = bool(rows.size) and int(rows["magic"][0]) in MESSAGE_MAGICS
-        messages = messages and int(rows["verdict"][0]) in (Verdict.GOOD, Verdict.STALE)
-        if not messages:
-            yield self._batch(_Bare(rows, batch.split.physical_offset))
-            return
         if self._topics is None or len(self._topics) != len(batch.topics):
             self._topics = pa.array([decode_java_utf8(name) for name in batch.topics], pa.string())
-        whole = _Messages(rows, batch, self._topics)
-        if "body_decoded" not in self.schema.names:
-            yield self._batch(whole)
+        whole = _Columns(rows, batch, self._topics, self.place)
+        if "body_decoded" not in self.schema.names or not whole.are_messages:
+            yield whole.record_batch(self.schema)
             return
-        flags = _numbers(rows["sys_flag"])
-        for first, contents in content_batches(whole.column(pa.field("body", pa.binary())), flags, whole_content):
-            some = _Messages(rows[first : first + len(contents)], batch, self._topics)
-            some.contents = contents
-            yield self._batch(some)
+        for first, contents in content_batches(
+            whole.column(self.schema.field("body_decoded").with_name("body")), _numbers(rows["sys_flag"]), whole_content
+        ):
+            some = _Columns(rows[first : first + len(contents)], batch, self._topics, self.place, contents)
+            yield some.record_batch(self.schema)
 
     def range_row(self, physical_offset: int, size: int, finding: str, *, file_position: int | None) -> pa.RecordBatch:
         """The record batch of one range of the log that could not be scanned."""
-        values: dict[str, Any] = {
-            "store": self.place.store,
-            "file": self.place.path,
-            "file_position": file_position,
-            "verdict": finding.rpartition(".")[2],
-            "type": "bad",
-            "physical_offset": physical_offset,
-            "size": size,
-            "finding": finding,
+        values: dict[Source, Any] = {
+            RowFact.STORE: self.place.store,
+            RowFact.FILE: self.place.path,
+            RowFact.FILE_POSITION: file_position,
+            RowFact.VERDICT: finding.rpartition(".")[2],
+            RowFact.TYPE: "bad",
+            RowFact.FINDING: finding,
+            Number("physical_offset"): physical_offset,
+            Number("size"): size,
         }
-        return pa.RecordBatch.from_pylist([{name: values.get(name) for name in self.schema.names}], self.schema)
-
-    def _batch(self, rows: _Bare) -> pa.RecordBatch:
-        arrays = []
-        for column in self.schema:
-            if column.name in ("store", "file"):
-                text = self.place.store if column.name == "store" else self.place.path
-                arrays.append(pa.repeat(pa.scalar(text, pa.string()), len(rows.rows)))
-            else:
-                arrays.append(rows.column(column))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        columns = [_FIELDS[name] for name in self.schema.names]
+        row = {column.name: values[column.source] if column.is_in("bad") else None for column in columns}
+        return pa.RecordBatch.from_pylist([row], self.schema)
 
 
-@dataclass
-class _Bare:
-    """Rows of which only the place and the verdict are known: blanks and bad ranges."""
-
-    rows: NDArray[Any]
-    base: int
-
-    def column(self, column: pa.Field) -> pa.Array:
-        """One column, of the field's type."""
-        if column.name not in _ALWAYS:
-            return pa.nulls(len(self.rows), column.type)
-        makers: dict[str, Callable[[], pa.Array]] = {
-            "file_position": lambda: _numbers(self.rows["physical_offset"] - self.base),
-            "physical_offset": lambda: _numbers(self.rows["physical_offset"]),
-            "size": lambda: _numbers(self.rows["size"]),
-            "verdict": lambda: _VERDICTS.take(_numbers(self.rows["verdict"])),
-            "finding": lambda: _FINDINGS.take(_numbers(self.rows["verdict"])),
-            "type": lambda: pa.array([_bare_type(row) for row in self.rows], pa.string()),
-        }
-        return makers[column.name]()
-
-
-class _Messages(_Bare):
-    """Rows of good messages.
+class _Columns:
+    """Rows of a batch, all messages or all none, as the columns of the table.
 
     Attributes:
-        contents: of the bodies, where they are asked for.
+        are_messages: sound ones; of blanks and bad ranges only the place and the verdict are known.
     """
 
-    contents: pa.Array | None = None
+    def __init__(
+        self, rows: NDArray[Any], batch: Batch, topics: pa.Array, place: SourceFile, contents: pa.Array | None = None
+    ) -> None:
+        """Find the bytes of the rows.
 
-    def __init__(self, rows: NDArray[Any], batch: Batch, topics: pa.Array) -> None:
-        super().__init__(rows, batch.split.physical_offset)
-        self._topics = topics
+        Args:
+            contents: of the bodies, where they are asked for.
+        """
+        self._rows, self._topics, self._place, self._contents = rows, topics, place, contents
+        self._base = base = batch.split.physical_offset
         self._fast = not isinstance(batch.rows, list)
+        self.are_messages = bool(
+            rows.size
+            and int(rows["magic"][0]) in MESSAGE_MAGICS
+            and int(rows["verdict"][0]) in (Verdict.GOOD, Verdict.STALE)
+        )
+        if not self.are_messages:
+            return
         window = batch.window
-        begin = int(rows["physical_offset"][0]) - self.base
-        end = int(rows["physical_offset"][-1]) + int(rows["size"][-1]) - self.base
+        begin = int(rows["physical_offset"][0]) - base
+        end = int(rows["physical_offset"][-1]) + int(rows["size"][-1]) - base
         if window.start <= begin and end <= window.end:
             self._pool: Bytes = np.frombuffer(window.storage, np.uint8, window.end - window.start)
             begin = window.start
         else:  # a record that is longer than a window, alone
             self._pool = np.frombuffer(b"".join(window.chunks(begin, end)), np.uint8)
-        self._at: Numbers = rows["physical_offset"] - (self.base + begin)
+        self._at: Numbers = rows["physical_offset"] - (base + begin)
+
+    def record_batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The columns of a schema."""
+        return pa.RecordBatch.from_arrays([self.column(column) for column in schema], schema=schema)
 
     def column(self, column: pa.Field) -> pa.Array:
-        name = column.name
-        if name in _PLAIN:
-            return _numbers(self.rows[name])
-        maker = getattr(self, f"_{name}", None)
-        return super().column(column) if maker is None else maker()
+        """The values of a field, null where rows like these do not have it."""
+        rows, count, described = self._rows, len(self._rows), _FIELDS[column.name]
+        if described.rows is not None and not self.are_messages:
+            return pa.nulls(count, column.type)
+        match described.source:
+            case RowFact.STORE:
+                return pa.repeat(pa.scalar(self._place.store, pa.string()), count)
+            case RowFact.FILE:
+                return pa.repeat(pa.scalar(self._place.path, pa.string()), count)
+            case RowFact.FILE_POSITION:
+                return _numbers(rows["physical_offset"] - self._base)
+            case RowFact.TYPE:
+                verdicts = rows["verdict"]
+                if self.are_messages:
+                    return _few_texts(verdicts, lambda code: "stale" if code == Verdict.STALE else "message")
+                is_sound = np.isin(verdicts, (Verdict.GOOD, Verdict.STALE))
+                is_blank = is_sound & (rows["magic"] == commitlog.MAGIC_BLANK)
+                return pa.array(np.where(is_blank, "blank", "bad").tolist(), pa.string())
+            case RowFact.VERDICT:
+                return _VERDICTS.take(_numbers(rows["verdict"]))
+            case RowFact.FINDING:
+                return _FINDINGS.take(_numbers(rows["verdict"]))
+            case Number(name):
+                return _numbers(rows[name])
+            case Time(name):
+                return time_array(rows[name])
+            case Code(name, value_of):
+                return _few_texts(np.ascontiguousarray(rows[name]), value_of)
+            case Constant(value):
+                return pa.repeat(pa.scalar(value, column.type), count)
+            case Topic():
+                return self._topics.take(_numbers(rows["topic_number"]))
+            case Host() as host:
+                return self._hosts(host)
+            case MessageId(host):
+                return self._message_ids(host)
+            case Property(_, name):
+                starts = self._at + rows[f"{name}_position"]
+                return text_array(self._pool, starts, rows[f"{name}_length"], fast=self._fast)
+            case Words(_, name):
+                starts = self._at + rows[f"{name}_position"]
+                return word_lists(self._pool, starts, rows[f"{name}_length"], fast=self._fast)
+            case Properties():
+                return property_maps(self._pool, self._properties_at, rows["properties_length"], fast=self._fast)
+            case PropertyBlock():
+                return binary_array(self._pool, self._properties_at, rows["properties_length"], fast=self._fast)
+            case Body("body"):
+                v6_hosts = self._has(BORN_HOST_V6).astype(np.int64) + self._has(STORE_HOST_V6)
+                starts = self._at + commitlog.HEAD_SIZE + v6_hosts * commitlog.V6_EXTRA
+                return binary_array(self._pool, starts, rows["body_length"], fast=self._fast)
+            case BodyContent():
+                return self._contents
+            case Body():
+                raise UnfilledFieldError(column.name, "Arrow columns")
+            case source:
+                assert_never(source)
 
-    def _type(self) -> pa.Array:
-        return self._by_code("verdict", lambda code: "stale" if code == Verdict.STALE else "message")
-
-    def _topic(self) -> pa.Array:
-        return self._topics.take(_numbers(self.rows["topic_number"]))
-
-    def _magic(self) -> pa.Array:
-        return self._by_code("magic", lambda code: commitlog.MAGIC_NAMES[code])
-
-    def _body_crc_ok(self) -> pa.Array:
-        return pa.repeat(pa.scalar(value=True), len(self.rows))  # or the scan had called it bad
-
-    def _transaction(self) -> pa.Array:
-        return self._by_code("sys_flag", system_flag.transaction)
-
-    def _compression(self) -> pa.Array:
-        return self._by_code("sys_flag", system_flag.compression)
-
-    def _born_host(self) -> pa.Array:
-        return self._hosts(self._at + BORN_HOST_AT, system_flag.BORN_HOST_V6)
-
-    def _store_host(self) -> pa.Array:
-        return self._hosts(self._store_host_at, system_flag.STORE_HOST_V6)
-
-    def _message_id(self) -> pa.Array:
-        """Hex of the store host and of the offset that the record says of itself, which is where it lies."""
-        count = len(self.rows)
-        is_v6 = self._has(system_flag.STORE_HOST_V6)
-        own = np.ascontiguousarray(self.rows["own_offset"].astype(">i8")).view(np.uint8).reshape(count, 8)
-        widths = np.where(is_v6, commitlog.V6_HOST_SIZE, commitlog.V4_HOST_SIZE) + 8
-        id_bytes = np.zeros((count, commitlog.V6_HOST_SIZE + 8), np.uint8)
-        for chosen, width in ((~is_v6, commitlog.V4_HOST_SIZE), (is_v6, commitlog.V6_HOST_SIZE)):
-            if chosen.any():
-                id_bytes[chosen, :width] = _fixed(self._pool, self._store_host_at[chosen], width)
-                id_bytes[chosen, width : width + 8] = own[chosen]
-        texts = _HEX[id_bytes].reshape(-1)
-        starts = np.arange(count) * (2 * id_bytes.shape[1])
-        return text_array(texts, starts, 2 * widths, fast=self._fast)
-
-    def _tags(self) -> pa.Array:
-        return self._text("tags")
-
-    def _unique_key(self) -> pa.Array:
-        return self._text("unique_key")
-
-    def _keys(self) -> pa.Array:
-        return word_lists(self._pool, self._at + self.rows["keys_position"], self.rows["keys_length"], fast=self._fast)
-
-    def _properties(self) -> pa.Array:
-        return property_maps(self._pool, self._properties_at, self.rows["properties_length"], fast=self._fast)
-
-    def _properties_raw(self) -> pa.Array:
-        return binary_array(self._pool, self._properties_at, self.rows["properties_length"], fast=self._fast)
-
-    def _body(self) -> pa.Array:
-        head = commitlog.HEAD_SIZE + self._born_extra + self._extra(system_flag.STORE_HOST_V6)
-        return binary_array(self._pool, self._at + head, self.rows["body_length"], fast=self._fast)
-
-    def _body_decoded(self) -> pa.Array:
-        return self.contents
-
-    def _store_time(self) -> pa.Array:
-        return time_array(self.rows["store_timestamp_ms"])
-
-    def _born_time(self) -> pa.Array:
-        return time_array(self.rows["born_timestamp_ms"])
-
-    @cached_property
-    def _properties_at(self) -> Numbers:
-        return np.asarray(self._at + self.rows["size"] - self.rows["properties_length"])
-
-    @cached_property
-    def _born_extra(self) -> Numbers:
-        return self._extra(system_flag.BORN_HOST_V6)
-
-    @cached_property
-    def _store_host_at(self) -> Numbers:
-        return np.asarray(self._at + STORE_HOST_AT + self._born_extra)
-
-    def _has(self, bit: int) -> NDArray[np.bool_]:
-        return np.asarray(self.rows["sys_flag"] & bit != 0)
-
-    def _extra(self, bit: int) -> Numbers:
-        """Bytes by which an IPv6 host moves what follows."""
-        return np.asarray(self._has(bit) * commitlog.V6_EXTRA)
-
-    def _text(self, name: str) -> pa.Array:
-        starts = self._at + self.rows[f"{name}_position"]
-        return text_array(self._pool, starts, self.rows[f"{name}_length"], fast=self._fast)
-
-    def _hosts(self, at: Numbers, bit: int) -> pa.Array:
-        is_v6 = self._has(bit)
+    def _hosts(self, host: Host) -> pa.Array:
+        at, is_v6 = self._host_at(host), self._has(host.v6_bit)
         if not is_v6.any():
             return _host_texts(self._pool, at, commitlog.V4_HOST_SIZE)
         if is_v6.all():
@@ -258,21 +211,38 @@ class _Messages(_Bare):
         order[np.concatenate([np.flatnonzero(~is_v6), np.flatnonzero(is_v6)])] = np.arange(len(at))
         return pa.concat_arrays(parts).take(pa.array(order))
 
-    def _by_code(self, name: str, text_of: Callable[[int], str | None]) -> pa.Array:
-        """Texts by a number of which there are few different ones."""
-        return _few_texts(np.ascontiguousarray(self.rows[name]), text_of)
+    def _message_ids(self, host: Host) -> pa.Array:
+        """Hex of the store host and of the offset that the record says of itself, which is where it lies."""
+        count = len(self._rows)
+        is_v6, at = self._has(host.v6_bit), self._host_at(host)
+        own = np.ascontiguousarray(self._rows["own_offset"].astype(">i8")).view(np.uint8).reshape(count, 8)
+        widths = np.where(is_v6, commitlog.V6_HOST_SIZE, commitlog.V4_HOST_SIZE) + 8
+        id_bytes = np.zeros((count, commitlog.V6_HOST_SIZE + 8), np.uint8)
+        for chosen, width in ((~is_v6, commitlog.V4_HOST_SIZE), (is_v6, commitlog.V6_HOST_SIZE)):
+            if chosen.any():
+                id_bytes[chosen, :width] = _fixed(self._pool, at[chosen], width)
+                id_bytes[chosen, width : width + 8] = own[chosen]
+        texts = _HEX[id_bytes].reshape(-1)
+        starts = np.arange(count) * (2 * id_bytes.shape[1])
+        return text_array(texts, starts, 2 * widths, fast=self._fast)
+
+    @cached_property
+    def _properties_at(self) -> Numbers:
+        return np.asarray(self._at + self._rows["size"] - self._rows["properties_length"])
+
+    def _host_at(self, host: Host) -> Numbers:
+        return np.asarray(self._at + host.position + self._has(host.moved_by) * commitlog.V6_EXTRA)
+
+    def _has(self, bit: int) -> NDArray[np.bool_]:
+        return np.asarray(self._rows["sys_flag"] & bit != 0)
 
 
 def _numbers(values: Numbers) -> pa.Array:
     return pa.array(np.array(values))  # a copy, for the scan uses its rows again
 
 
-def _bare_type(row: Any) -> str:
-    is_blank = int(row["magic"]) == commitlog.MAGIC_BLANK and int(row["verdict"]) in (Verdict.GOOD, Verdict.STALE)
-    return "blank" if is_blank else "bad"
-
-
 def _few_texts(codes: Numbers, text_of: Callable[[Any], str | None]) -> pa.Array:
+    """Texts by a number of which there are few different ones."""
     if (codes == codes[0]).all():
         return pa.repeat(pa.scalar(text_of(codes[0].item()), pa.string()), len(codes))
     different, numbers = np.unique(codes, return_inverse=True)
@@ -289,11 +259,9 @@ def _host_texts(pool: Bytes, starts: Numbers, width: int) -> pa.Array:
     if width == commitlog.V4_HOST_SIZE:
         codes = np.ascontiguousarray(raw).view(">i8").reshape(-1)
         return _few_texts(codes, lambda code: host_text(code.to_bytes(width, "big", signed=True)))
-    return _few_texts(np.ascontiguousarray(raw).view(f"S{width}").reshape(-1), lambda code: _v6_text(code, width))
-
-
-def _v6_text(code: bytes, width: int) -> str:
-    return host_text(code.ljust(width, b"\0"))  # numpy leaves out zeros at the end
+    # numpy leaves out zeros at the end
+    codes = np.ascontiguousarray(raw).view(f"S{width}").reshape(-1)
+    return _few_texts(codes, lambda code: host_text(code.ljust(width, b"\0")))
 
 
 def groups(rows: NDArray[Any]) -> Sequence[NDArray[Any]]:

@@ -160,8 +160,22 @@ class SourceOptions:
         Raises:
             NotAStoreError, UnreadableError: the only path is none or may not be read, or no path of all is a store.
         """
-        places = self._places()
-        surveyed = list(ThreadRunner(PLANNING_THREADS).map(self._survey, places))
+
+        def surveyed_at(place: str) -> Store | NotAStoreError | UnreadableError:
+            try:
+                view = open_remote(connect(place)) if is_url(place) else open_directory(Path(place))
+                return survey(view, self.settings)
+            except (NotAStoreError, UnreadableError) as error:
+                return error
+
+        places: list[str] = []
+        for pattern in (alternative for path in self.paths for alternative in alternatives(path)):
+            if is_url(pattern):
+                places += matching_urls(pattern)
+            else:
+                places += sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207
+        places = list(dict.fromkeys(places))
+        surveyed = list(ThreadRunner(PLANNING_THREADS).map(surveyed_at, places))
         if not any(isinstance(store, Store) for store in surveyed):
             if len(self.paths) == 1 and places == [self.paths[0]] and isinstance(surveyed[0], RmqtoolError):
                 raise surveyed[0]
@@ -172,18 +186,6 @@ class SourceOptions:
             else store
             for place, store in zip(places, surveyed, strict=True)
         ]
-
-    def _places(self) -> list[str]:
-        """The paths, with those that match a pattern in its place."""
-        matching = [_matching(pattern) for path in self.paths for pattern in alternatives(path)]
-        return list(dict.fromkeys(place for places in matching for place in places))
-
-    def _survey(self, place: str) -> Store | NotAStoreError | UnreadableError:
-        try:
-            view = open_remote(connect(place)) if is_url(place) else open_directory(Path(place))
-            return survey(view, self.settings)
-        except (NotAStoreError, UnreadableError) as error:
-            return error
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -206,12 +208,6 @@ def alternatives(path: str) -> list[str]:
         return [path]
     texts = [f"{path[: braces.start()]}{choice}{path[braces.end() :]}" for choice in braces[1].split(",")]
     return [alternative for text in texts for alternative in alternatives(text)]
-
-
-def _matching(pattern: str) -> list[str]:
-    if is_url(pattern):
-        return matching_urls(pattern)
-    return sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207 - absolute patterns
 
 
 def _shown(place: str) -> str:

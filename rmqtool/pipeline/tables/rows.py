@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rmqtool.pipeline.tables.schemas import arrow_schema
 from rmqtool.pipeline.tables.times import time_array
+from rmqtool.report.fields import RowField, Type, UnfilledFieldError
 
 PART_BYTES: Final = 64 << 20
 """Bytes of small files that one task reads."""
@@ -25,23 +27,34 @@ class Sized(Protocol):
 File = TypeVar("File", bound=Sized)
 
 
-def batch_of(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """A record batch: a column is an array, one value for all rows, or null where it is not named.
+def batch_of(table: Sequence[RowField], row_type: str, count: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """A record batch of rows of one type: a column is an array, or one value for all rows.
 
-    Times are made out of their milliseconds.
+    Every field that such rows have must be there, though it may be None; the others are null. Times are made out of
+    their milliseconds.
+
+    Raises:
+        UnfilledFieldError: a field of such rows is missing.
     """
-    times = {f"{name.removesuffix('timestamp_ms')}time": name for name in columns if name.endswith("_timestamp_ms")}
+    given = {"type": row_type, **columns}
+    schema = arrow_schema(table)
     arrays = []
-    for field in schema:
-        value = columns.get(field.name)
-        if field.name in times:
-            value = time_array(np.broadcast_to(columns[times[field.name]], count))
+    for field, column in zip(table, schema, strict=True):
+        value = None
+        if field.is_in(row_type):
+            is_time = field.type is Type.TIME
+            name = field.name.removesuffix("time") + "timestamp_ms" if is_time else field.name
+            if name not in given:
+                raise UnfilledFieldError(name, f"rows of type {row_type}")
+            value = given[name]
+            if is_time and value is not None:
+                value = time_array(np.broadcast_to(value, count))
         if value is None:
-            arrays.append(pa.nulls(count, field.type))
-        elif isinstance(value, np.ndarray | pa.Array):
-            arrays.append(pa.array(value, field.type) if isinstance(value, np.ndarray) else value)
+            arrays.append(pa.nulls(count, column.type))
+        elif isinstance(value, np.ndarray):
+            arrays.append(pa.array(value, column.type))
         else:
-            arrays.append(pa.repeat(pa.scalar(value, field.type), count))
+            arrays.append(value if isinstance(value, pa.Array) else pa.repeat(pa.scalar(value, column.type), count))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

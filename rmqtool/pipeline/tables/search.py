@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from rmqtool.errors import UsageError
 from rmqtool.pipeline.enums import Where
 from rmqtool.pipeline.tables.decoded_bodies import content_batches, searched_content
-from rmqtool.pipeline.tables.message_schema import message_schema
+from rmqtool.pipeline.tables.schemas import message_schema
 
 SHOWN: Final = (
     *("store", "file", "type", "physical_offset", "size", "topic", "queue_id", "queue_offset", "store_timestamp_ms"),
@@ -61,20 +61,16 @@ class Search:
     def matches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of batches that match or are not sound."""
         for batch in batches:
-            matched = pc.fill_null(pa.concat_arrays(list(self._matched(batch))), fill_value=False)
-            yield batch.filter(pc.or_(matched, pc.is_valid(batch["finding"])))
-
-    def _matched(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
-        """Which rows match, some after others."""
-        if self.where is Where.BODY:
-            for _, contents in content_batches(batch["body"], batch["sys_flag"], searched_content):
-                yield pc.match_substring_regex(contents, self.pattern)
-        else:  # keys and properties are lines of one text
-            yield pc.match_substring_regex(self._texts(batch), f"(?m){self.pattern}")
-
-    def _texts(self, batch: pa.RecordBatch) -> pa.Array:
-        if self.where is Where.KEYS:
-            keys = pc.binary_join(pc.fill_null(batch["keys"], pa.scalar([], batch["keys"].type)), "\n")
-            return pc.binary_join_element_wise(keys, pc.fill_null(batch["unique_key"], ""), "\n")
-        named = pc.replace_substring(batch["properties_raw"], b"\x01", b"=")
-        return pc.replace_substring(named, b"\x02", b"\n")
+            if self.where is Where.BODY:
+                contents = content_batches(batch["body"], batch["sys_flag"], searched_content)
+                matched = [pc.match_substring_regex(bodies, self.pattern) for _, bodies in contents]
+            else:  # keys and properties are lines of one text
+                if self.where is Where.KEYS:
+                    keys = pc.binary_join(pc.fill_null(batch["keys"], pa.scalar([], batch["keys"].type)), "\n")
+                    lines = pc.binary_join_element_wise(keys, pc.fill_null(batch["unique_key"], ""), "\n")
+                else:
+                    named = pc.replace_substring(batch["properties_raw"], b"\x01", b"=")
+                    lines = pc.replace_substring(named, b"\x02", b"\n")
+                matched = [pc.match_substring_regex(lines, f"(?m){self.pattern}")]
+            is_match = pc.fill_null(pa.concat_arrays(matched), fill_value=False)
+            yield batch.filter(pc.or_(is_match, pc.is_valid(batch["finding"])))

@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 
 from rmqtool.errors import RmqtoolError, UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
-from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.rocksdb.queue import DISPATCHED, OFFSET, UNIT, UNIT_SIZE
 from rmqtool.pipeline.tables import findings_table, index_table, queue_table
 from rmqtool.pipeline.tables.log_splits import LogTask, log_tasks, read_task
-from rmqtool.pipeline.tables.message_schema import chosen, message_schema
 from rmqtool.pipeline.tables.options import PLANNING_THREADS, UNREADABLE, SourceOptions, UnreadStore
-from rmqtool.pipeline.tables.queue_table import BLOCK_UNITS, SCHEMA
+from rmqtool.pipeline.tables.queue_table import BLOCK_UNITS
 from rmqtool.pipeline.tables.rows import batch_of, native
+from rmqtool.pipeline.tables.schemas import arrow_schema, chosen, message_schema
+from rmqtool.report.fields import INDEX_TABLE, QUEUE_TABLE
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.runner import ThreadRunner
-from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnds, databases_in, read_queue_database
+from rmqtool.store.databases.queue_database import StoredEnds, databases_in, read_queue_database
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
@@ -150,7 +150,7 @@ class QueuesTable:
 
     @property
     def schema(self) -> pa.Schema:
-        return chosen(queue_table.SCHEMA, self.options.columns)
+        return chosen(arrow_schema(QUEUE_TABLE), self.options.columns)
 
     def splits(self, store: Store) -> list[Any]:
         row_filters = [self.options.row_filter]
@@ -173,7 +173,7 @@ class IndexTable:
 
     @property
     def schema(self) -> pa.Schema:
-        return chosen(index_table.SCHEMA, self.options.columns)
+        return chosen(arrow_schema(INDEX_TABLE), self.options.columns)
 
     def splits(self, store: Store) -> list[Any]:
         return list(index_table.index_splits(store))
@@ -269,47 +269,43 @@ class DatabaseSplit:
     def batches(self, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
         """The record batches, with all columns."""
         database = read_queue_database(self.view, self.entries)
-        where = {"store": self.store, "file": database.directory}
+        no_queue = {"store": self.store, "file": database.directory, "topic": None, "queue_id": None}
+        no_queue |= {"file_position": None, "finding": None}
         if database.failure is not None:
             kind = "not-loadable" if database.failure is RocksFailure.DOES_NOT_OPEN else "unreadable"
-            yield batch_of(SCHEMA, 1, where | {"type": "bad", "size": 0, "finding": f"rocksdb.{kind}"})
+            yield batch_of(QUEUE_TABLE, "bad", 1, no_queue | {"size": 0, "finding": f"rocksdb.{kind}"})
         names = sorted(
             (topic, queue_id)
             for topic, queue_id in database.names
             if all(row_filter.may_name(topic) and row_filter.may_number(queue_id) for row_filter in row_filters)
         )
         for name in names:
-            queue = where | {"topic": name[0], "queue_id": name[1]}
-            yield from _units(database, name, queue)
-            yield from _ends(database.ends.get(name, StoredEnds()), queue)
+            queue = no_queue | {"topic": name[0], "queue_id": name[1]}
+            units = database.units.get(name)
+            for first in range(0, units.unit_count if units is not None else 0, BLOCK_UNITS):
+                rows = database.rows(name, first, BLOCK_UNITS)
+                columns = {column: native(rows, column) for column in ("queue_offset", *(UNIT.dtype.names or ()))}
+                parts = zip(("physical_offset", "record_size", "tags_code"), FILLER_UNIT, strict=True)
+                filler = np.logical_and.reduce([columns[column] == value for column, value in parts])
+                # Extensions are of queues in files only.
+                own = {"filler": filler, "extension_position": None, "size": UNIT_SIZE}
+                yield batch_of(QUEUE_TABLE, "unit", len(rows), queue | columns | own)
+            ends = database.ends.get(name, StoredEnds())
+            for which, end in (("min", ends.minimum), ("max", ends.maximum)):
+                if end is not None:
+                    row = {"end": which, "size": OFFSET.size, **end._asdict()}
+                    yield batch_of(QUEUE_TABLE, "queue-end", 1, queue | row)
         if any(row_filter.topics is not None or row_filter.queue_ids is not None for row_filter in row_filters):
             return  # the rest belongs to no queue
         if database.dispatched is not None:
-            row = {"type": "queue-checkpoint", "physical_offset": database.dispatched, "size": DISPATCHED.size}
-            yield batch_of(SCHEMA, 1, where | row)
+            row = {"physical_offset": database.dispatched, "size": DISPATCHED.size}
+            yield batch_of(QUEUE_TABLE, "queue-checkpoint", 1, no_queue | row)
         if database.odd_row_count:
-            row = {"type": "odd-row", "size": 0, "finding": "rocksdb.odd-row"}
-            yield batch_of(SCHEMA, len(database.odd_rows), where | row)
+            row = {"size": 0, "finding": "rocksdb.odd-row"}
+            yield batch_of(QUEUE_TABLE, "odd-row", len(database.odd_rows), no_queue | row)
 
 
 def database_splits(store: Store) -> list[DatabaseSplit]:
     """The databases of a store: one, but for a store that both layouts of a broker wrote."""
     databases = databases_in(store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ()))
     return [DatabaseSplit(view_of_files(store.view, files), store.view.label, files) for files in databases]
-
-
-def _units(database: QueueDatabase, name: QueueName, queue: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    held = database.units.get(name)
-    for first in range(0, held.unit_count if held is not None else 0, BLOCK_UNITS):
-        units = database.rows(name, first, BLOCK_UNITS)
-        columns = {column: native(units, column) for column in ("queue_offset", *(UNIT.dtype.names or ()))}
-        parts = zip(("physical_offset", "record_size", "tags_code"), FILLER_UNIT, strict=True)
-        filler = np.logical_and.reduce([columns[column] == value for column, value in parts])
-        yield batch_of(SCHEMA, len(units), queue | columns | {"type": "unit", "filler": filler, "size": UNIT_SIZE})
-
-
-def _ends(ends: StoredEnds, queue: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    for which, end in (("min", ends.minimum), ("max", ends.maximum)):
-        if end is not None:
-            row = {"type": "queue-end", "end": which, "size": OFFSET.size, **end._asdict()}
-            yield batch_of(SCHEMA, 1, queue | row)

@@ -86,16 +86,10 @@ def property_maps(pool: Bytes, starts: Numbers, lengths: Numbers, *, fast: bool)
     count = int(ends[-1])
     keys = text_array(pool, names[:count], name_lengths[:count], fast=True)
     items = text_array(pool, values[:count], value_lengths[:count], fast=True)
-    if _has_replacement(keys):
+    data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
+    if data.size and data.max() >= 0x80 and pc.any(pc.match_substring(keys, "\ufffd")).as_py():
         return _maps_one_by_one(pool, starts, lengths)  # names that differ in their bytes may be one as text
     return pa.MapArray.from_arrays(pa.array(ends), keys, items).cast(MAP_TYPE)
-
-
-def _has_replacement(texts: pa.Array) -> bool:
-    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
-    if not data.size or data.max() < 0x80:
-        return False
-    return bool(pc.any(pc.match_substring(texts, "\ufffd")).as_py())
 
 
 def _maps_one_by_one(pool: Bytes, starts: Numbers, lengths: Numbers) -> pa.Array:

@@ -9,7 +9,7 @@ import pytest
 
 from rmqtool.errors import UnsupportedError
 from rmqtool.pipeline.tables.log_splits import SEAM, Splitting, log_tasks
-from rmqtool.pipeline.tables.message_schema import message_schema
+from rmqtool.pipeline.tables.schemas import message_schema
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import DirectoryView

@@ -9,21 +9,14 @@ import numpy as np
 import pytest
 
 import rmqtool
-from rmqtool.pipeline.tables import findings_table, index_table, queue_table
-from rmqtool.pipeline.tables.column_comments import COMMENTS, commented
-from rmqtool.pipeline.tables.message_schema import BY_NAME, PROFILES
 from rmqtool.pipeline.tables.rows import batch_of
+from rmqtool.pipeline.tables.schemas import arrow_schema, commented
 from rmqtool.pipeline.tables.times import LAST_MS, TIME_TYPE, time_array
+from rmqtool.report.fields import COSTLY_COLUMNS, QUEUE_TABLE, TABLES
 from tests.conftest import Unpacked
 from tests.pipeline.tables.test_table import table_rows
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-COLUMNS = {
-    "messages": [field.name for field in (*PROFILES["full"], *BY_NAME)],
-    "consumequeue": queue_table.SCHEMA.names,
-    "index": index_table.SCHEMA.names,
-    "findings": findings_table.SCHEMA.names,
-}
 
 
 def time_of(timestamp_ms: int | None) -> datetime | None:
@@ -48,9 +41,9 @@ def test_a_number_that_is_no_time_is_null() -> None:
     times = time_array(numbers)
     assert times.type == TIME_TYPE
     assert times.to_pylist() == [None, EPOCH, datetime(9999, 12, 30, 23, 59, 59, 999000, UTC), None, None, None]
-    batch = batch_of(
-        queue_table.SCHEMA, 6, {"store_timestamp_ms": numbers, "store": "", "file": "", "type": "", "size": 1}
-    )
+    columns = {field.name: None for field in QUEUE_TABLE if field.name != "type"}
+    columns |= {"store": "", "file": "", "size": 1, "store_timestamp_ms": numbers}
+    batch = batch_of(QUEUE_TABLE, "unit", 6, columns)
     assert batch["store_time"] == times
 
 
@@ -60,14 +53,14 @@ def test_a_reader_gives_times(golden: Unpacked) -> None:
 
 
 def test_each_column_of_spark_has_a_comment() -> None:
-    schemas = {"consumequeue": queue_table.SCHEMA, "index": index_table.SCHEMA, "findings": findings_table.SCHEMA}
-    for table, names in COLUMNS.items():
-        assert [name for name in names if not COMMENTS[table].get(name)] == []
-        if table in schemas:
-            fields = commented(schemas[table], table).fields
-            assert [field.metadata["comment"] for field in fields] == [COMMENTS[table][name] for name in names]
+    for table, fields in TABLES.items():
+        assert [field.name for field in fields if not field.comment] == []
+        columns = commented(arrow_schema(fields), table).fields
+        assert [(column.name, column.metadata["comment"]) for column in columns] == [
+            (field.name, field.comment) for field in fields
+        ]
 
 
 def test_the_page_of_the_library_names_what_no_profile_has() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "api.md").read_text("utf-8")
-    assert [field.name for field in BY_NAME if f"`{field.name}`" not in page] == []
+    assert [name for name in COSTLY_COLUMNS if f"`{name}`" not in page] == []
