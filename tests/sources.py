@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -39,3 +40,15 @@ def project_sources() -> list[Source]:
     for folder in ("rmqtool", "tests", "benchmarks"):
         paths += sorted((ROOT / folder).rglob("*.py"))
     return [source(str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in paths if path.exists()]
+
+
+def package_imports(sources: Iterable[Source]) -> dict[str, set[str]]:
+    """Of each module of the package, by its dotted name, those of the package that it imports, wherever that stands."""
+    modules = {file.path.removesuffix(".py").replace("/", "."): file for file in sources if file.in_package}
+    imports: dict[str, set[str]] = {}
+    for module, file in modules.items():
+        statements = [node for node in ast.walk(file.tree) if isinstance(node, ast.ImportFrom) and node.module]
+        names = {f"{node.module}.{alias.name}" for node in statements for alias in node.names}
+        names |= {node.module for node in statements if node.module}
+        imports[module] = names & set(modules) - {module}
+    return imports

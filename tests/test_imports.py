@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources import ROOT, Source, project_sources, source
+from tests.sources import ROOT, Source, package_imports, project_sources, source
 
 LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
 SLOW_TO_IMPORT = ["numpy", "numba", "llvmlite", "pyarrow", "pyspark"]
@@ -174,15 +174,8 @@ def test_an_unreachable_module_is_found() -> None:
 
 def import_circle(sources: Iterable[Source]) -> list[str]:
     """Modules of the package of which each imports the next, and the last is the first; wherever the import stands."""
-    modules = {file.path.removesuffix(".py").replace("/", "."): file for file in sources if file.in_package}
-    imports: dict[str, set[str]] = {}
-    for module, file in modules.items():
-        statements = [node for node in ast.walk(file.tree) if isinstance(node, ast.ImportFrom) and node.module]
-        names = {f"{node.module}.{alias.name}" for node in statements for alias in node.names}
-        names |= {node.module for node in statements if node.module}
-        imports[module] = names & set(modules) - {module}
     try:
-        TopologicalSorter(imports).prepare()
+        TopologicalSorter(package_imports(sources)).prepare()
     except CycleError as error:
         return list(error.args[1])
     return []
