@@ -22,7 +22,7 @@ from benchmarks.results import machine, table, write_section
 from benchmarks.terabyte import terabyte_store
 from rmqtool.scan.blocks import BLOCK_SIZE
 from rmqtool.scan.checksum import crc32
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, ScanOptions, map_splits, plan_log
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, RecordTable, ScanOptions
 from rmqtool.scan.walk import Walk
 
 COMMAND = "python -m benchmarks.scan"
@@ -59,7 +59,8 @@ def over_blocks(files: list[LogFile], work: Callable[[memoryview], object]) -> N
 def walk_all(files: list[LogFile], *, compiled: bool, threads: int = 1) -> int:
     """Walk a log with all columns, in the blocks of commands that have several threads; its rows."""
     options = ScanOptions(compiled=compiled, block_size=DISPATCH_BLOCK_SIZE)
-    return sum(map_splits(plan_log(files), count_rows, options, threads))
+    table = RecordTable.of(files, options)
+    return sum(table.map(count_rows, threads, table.splits))
 
 
 def count_rows(walk: Walk) -> int:

@@ -27,8 +27,7 @@ from rmqtool.pipeline.frames import table_frame
 from rmqtool.pipeline.runner import SparkRunner
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.pipeline.tables.table import parts, read_part, table_of
-from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.log import LogFile, ScanOptions, plan_log, walk_split
+from rmqtool.scan.log import LogFile, RecordTable, ScanOptions
 from rmqtool.scan.runner import Runner, ThreadRunner
 from rmqtool.scan.split import Split
 from rmqtool.store.directory import Store, survey
@@ -65,7 +64,7 @@ def opened(folder: Path) -> Store:
 
 def count_rows(split: Split) -> int:
     try:
-        return sum(len(batch.rows) for batch in walk_split(split, CompiledReader(), ScanOptions()).batches())
+        return sum(len(batch.rows) for batch in ScanOptions(compiled=True).walk(split).batches())
     finally:
         split.source.close()
 
@@ -73,8 +72,8 @@ def count_rows(split: Split) -> int:
 def walk(folder: Path, runner: Runner) -> int:
     """All splits of the log, by whoever runs them."""
     store = opened(folder)
-    plan = plan_log([LogFile(OpenIn(store, found.path), found.start) for found in store.commitlog])
-    return sum(runner.map(count_rows, plan.splits))
+    table = RecordTable.of([LogFile(OpenIn(store, found.path), found.start) for found in store.commitlog])
+    return sum(runner.map(count_rows, table.splits))
 
 
 class OpenIn:

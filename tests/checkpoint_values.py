@@ -12,7 +12,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.checkpoint import Checkpoint, parse_checkpoint
 from rmqtool.formats.index import HEADER
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
+from rmqtool.scan.log import LogFile, RecordTable, ScanOptions
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
@@ -22,10 +22,8 @@ def checkpoint_trouble(root: Path, rules: BrokerRules, settings: Settings | None
     """The fields of a store's checkpoint that no run of a broker could have left beside these files."""
     store = survey(open_directory(root), settings)
     files = [LogFile(lambda path=segment.path: store.view.open(path), segment.start) for segment in store.commitlog]
-    plan = plan_log(files)
-    options = ScanOptions(delays_ms=parse_delay_levels(), compiled=False)
-    rows = [row for batch in scan_log(plan, options) for row in batch.as_rows() if row.verdict == Verdict.GOOD]
-    plan.close()
+    with RecordTable.of(files, ScanOptions(delays_ms=parse_delay_levels(), compiled=False)) as table:
+        rows = [row for batch in table.batches() for row in batch.as_rows() if row.verdict == Verdict.GOOD]
     times = {0} | {row.store_timestamp_ms for row in rows}
     starts = {0} | {row.physical_offset for row in rows}
     found = parse_checkpoint((root / "checkpoint").read_bytes())

@@ -108,7 +108,9 @@ def test_few_functions_are_short() -> None:
 
 
 def test_a_short_function_is_counted() -> None:
-    text = 'def short():\n    """Say."""\n    return 1\ndef long():\n    a = 1\n    b = 2\n    c = 3\n    return a, b, c\n'
+    text = (
+        'def short():\n    """Say."""\n    return 1\ndef long():\n    a = 1\n    b = 2\n    c = 3\n    return a, b, c\n'
+    )
     assert short_functions([source("rmqtool/a.py", text)]) == ["rmqtool/a.py: short"]
 
 

@@ -29,7 +29,7 @@ from rmqtool.engine.reading.resurrected_tail import ResurrectedTail, resurrected
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
 from rmqtool.scan.digest import Digests, batch_digests
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, reader_for, walk_split
+from rmqtool.scan.log import LogFile, RecordTable, ScanOptions
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, whole_file
 from rmqtool.scan.walk import Batch, Walk
@@ -113,17 +113,14 @@ class StoreLog:
                 continue
             files.append(LogFile(partial(store.view.open, segment.path), segment.start))
             end = segment.end
-        plan = plan_log(files)
-        self._data_bytes, self._compiled = plan.data_bytes, compiled
-        self.splits = plan.splits
-        self.record_crc = carries_record_crc(self.splits)
+        table = RecordTable.of(files, ScanOptions(compiled=compiled), finds_crc=True)
+        self.splits, self._scan = table.splits, table.scan
+        self.record_crc = table.scan.record_crc
         self.files = tuple(Span(split.physical_offset, split.source.size) for split in self.splits)
 
     def walk(self, split: Split) -> Walk:
         """The walk of a split of this log."""
-        # Chosen where the walk is made, which may be another machine than the one that planned it.
-        make_reader = reader_for(self._data_bytes, self._compiled)
-        return walk_split(split, make_reader(), ScanOptions(record_crc=self.record_crc))
+        return self._scan.walk(split)
 
     def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> FileBlocks:
         return FileBlocks(

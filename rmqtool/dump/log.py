@@ -23,7 +23,7 @@ from rmqtool.report.rows import DumpRow, RowBlock, bad_row, blank_row, message_r
 from rmqtool.scan.blocks import BLOCK_SIZE
 from rmqtool.scan.columns import Row, bare_row, row_tuples
 from rmqtool.scan.first_time import first_store_time_ms
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, may_hold_data, reader_for, walk_split
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, may_hold_data
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split, SplitOutcome
@@ -89,7 +89,7 @@ class LogDump(RowSource):
         """The walk over a file from the start of a record on."""
         split = Split(source, start, source.size, _first_offset(entry, source), more_follows)
         data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
-        return walk_split(split, reader_for(data_bytes, self.compiled)(), self._options)
+        return replace(self._options, log_bytes=data_bytes).walk(split)
 
     def last_with_data(self) -> int:
         """Number of the last file that holds anything; zero files after it are only preallocated. -1 without any."""

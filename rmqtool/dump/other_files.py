@@ -20,7 +20,7 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.rocksdb.store import IndexRow, Mark, TimerRow, TransactionRow
 from rmqtool.report.file_rows import bad_file_row
 from rmqtool.report.rows import DumpRow
-from rmqtool.scan.log import LogFile, plan_log, scan_log
+from rmqtool.scan.log import LogFile, RecordTable
 from rmqtool.scan.rules import Verdict
 from rmqtool.sides.rocksdb_tables import DIRECTORY, SideDatabase
 from rmqtool.sides.timer.files import TimerUnit, read_slots, read_units
@@ -255,8 +255,8 @@ class TieredDump(RowSource):
 
     def _records(self, segment: TieredSegment) -> Iterator[DumpRow]:
         file = LogFile(partial(self.target.view.open, segment.path), segment.start)
-        with closing(plan_log([file])) as plan:
-            for batch in scan_log(plan):
+        with RecordTable.of([file]) as table:
+            for batch in table.batches():
                 for row in batch.as_rows():
                     position = row.physical_offset - segment.start
                     is_good = row.verdict == Verdict.GOOD and row.magic != MAGIC_BLANK

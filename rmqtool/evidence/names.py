@@ -22,7 +22,7 @@ from rmqtool.evidence.config_shapes import names_in_config
 from rmqtool.evidence.hash_text import text_with_hash
 from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.formats.java_text import java_hash
-from rmqtool.scan.log import plan_segments, scan_log
+from rmqtool.scan.log import open_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, SIZE_MAX, TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
@@ -176,8 +176,8 @@ class BundleNames:
 def _topics_of_records(store: Store) -> Counter[bytes]:
     """Names of topics in records that pass their checks, and in how many."""
     counts: Counter[bytes] = Counter()
-    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
-        for batch in scan_log(plan):
+    with open_log(store.view.open, store.commitlog) as table:
+        for batch in table.batches():
             rows = batch.as_array()
             is_good = (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != MAGIC_BLANK)
             for number, count in Counter(rows["topic_number"][is_good].tolist()).items():

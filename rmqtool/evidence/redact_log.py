@@ -10,10 +10,9 @@ from rmqtool.evidence.redact_record import masked, redact_frame, redact_record
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MESSAGE_MAGICS
 from rmqtool.scan.judge import judge_frame
-from rmqtool.scan.log import ScanOptions, plan_segments, walk_split
+from rmqtool.scan.log import ScanOptions, open_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
-from rmqtool.scan.walk import PlainReader
 from rmqtool.store.directory import Segment
 from rmqtool.store.source import ByteSource, read_salvaging
 
@@ -31,8 +30,8 @@ def redact_log(
     What no chunk covers is zeros. The chunks of one file are to be read before the next file is asked for.
     """
     files = list(segments)
-    plan = plan_segments(open_file, files)
-    for segment, split in zip(files, plan.splits, strict=False):
+    table = open_log(open_file, files)
+    for segment, split in zip(files, table.splits, strict=False):
         yield segment.path, _redacted(split, pseudonyms)
         split.source.close()
 
@@ -75,7 +74,7 @@ def _redacted(split: Split, pseudonyms: Pseudonyms) -> Chunks:
 def _ranges(split: Split) -> Iterator[tuple[int, int]]:
     """File positions of each record, blank and bad range, in order."""
     position = 0
-    for batch in walk_split(split, PlainReader(), ScanOptions(compiled=False)).batches():
+    for batch in ScanOptions(compiled=False).walk(split).batches():
         for row in batch.as_rows():
             start = max(row.physical_offset - split.physical_offset, position)
             end = min(row.physical_offset - split.physical_offset + row.size, split.source.size)

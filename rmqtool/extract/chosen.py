@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -23,7 +22,7 @@ from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.report.bodies import BodyChoice
 from rmqtool.scan.columns import MULTI_DISPATCH
-from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.log import open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
@@ -109,8 +108,8 @@ class ChosenRecords:
         self.left_out[BAD_RANGE] += sum(after.start > before.end for before, after in pairwise(segments))
         waiting = waiting_of(store, rules)
         self.problems += waiting.problems
-        with closing(plan_segments(store.view.open, segments)) as plan:
-            for batch in scan_log(plan, ScanOptions(record_crc=carries_record_crc(plan.splits))) if segments else ():
+        with open_log(store.view.open, segments, finds_crc=True) as table:
+            for batch in table.batches():
                 rows = batch.as_array()
                 bad = (rows["verdict"] != Verdict.GOOD) & (rows["verdict"] != Verdict.STALE)
                 self.left_out[BAD_RANGE] += int(bad.sum())

@@ -29,11 +29,11 @@ from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan import columns
 from rmqtool.scan.columns import Row, row_dtype
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for, walk_split
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.scan.row_columns import by_name
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import LazySource, Split, whole_file
-from rmqtool.scan.walk import FRAME_SIZE, Batch, RecordReader, Walk
+from rmqtool.scan.walk import FRAME_SIZE, Batch, Walk
 from rmqtool.store.directory import Segment
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.source import ByteSource, read_range
@@ -212,7 +212,6 @@ class FileScan:
     """Scans files from a position on.
 
     Args:
-        make_reader: of the judge that suits the amount of data.
         plain: what is known of the files already, by scans of other versions.
     """
 
@@ -220,18 +219,16 @@ class FileScan:
         self,
         checker: RecordCheck,
         options: ScanOptions,
-        make_reader: Callable[[], RecordReader],
         plain: PlainRecords | None = None,
     ) -> None:
         self.checker = checker
         self._options = options
-        self._make_reader = make_reader
         self._plain = PlainRecords() if plain is None else plain
 
     def walk(self, source: ByteSource, position: int, file_start: int) -> Walk:
         """A walk over the rest of a file."""
         split = Split(source, position, source.size, file_start)
-        return walk_split(split, self._make_reader(), self._options)
+        return self._options.walk(split)
 
     def records(
         self, source: ByteSource, position: int, file_start: int, known: int = -1
@@ -339,7 +336,7 @@ class LogState:
         self._rules = rules
         self._options = options
         self._plain = plain
-        self._make_reader: Callable[[], RecordReader] = reader_for(data_bytes)
+        self._log_bytes = data_bytes
 
     @property
     def minimum(self) -> int:
@@ -473,10 +470,10 @@ class LogState:
                 yield Records(rows[is_good], batch.topics, batch_bytes(batch))
 
     def _entries(self, segment: Segment) -> Iterator[Batch]:
-        options = ScanOptions(self._options.delays_ms, block_size=DISPATCH_BLOCK_SIZE)
+        options = ScanOptions(self._options.delays_ms, block_size=DISPATCH_BLOCK_SIZE, log_bytes=self._log_bytes)
         with closing(self._opened(segment)) as source:
             split = whole_file(source, segment.start, more_follows=False, has_entries=True)
-            yield from walk_split(split, self._make_reader(), options).batches()
+            yield from options.walk(split).batches()
 
     def _readable_end(self, segment: Segment) -> int:
         """Up to where a file is read: each file that the log's end lies in is cut there, also beside another such."""
@@ -519,6 +516,11 @@ class LogState:
         # Dispatch of plain records needs their bytes for the index alone; a checksum over all of one needs them all.
         columns_only = not (record_crc or self._options.enters_index)
         options = ScanOptions(
-            delays, record_crc, block_size=DISPATCH_BLOCK_SIZE, digest=self._options.digest, columns_only=columns_only
+            delays,
+            record_crc,
+            block_size=DISPATCH_BLOCK_SIZE,
+            digest=self._options.digest,
+            columns_only=columns_only,
+            log_bytes=self._log_bytes,
         )
-        return FileScan(checker, options, self._make_reader, self._plain)
+        return FileScan(checker, options, self._plain)

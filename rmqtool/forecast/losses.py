@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from threading import Lock
@@ -41,7 +41,7 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.memory import memory_budget
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, known_messages, plan_segments, scan_log
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, open_log
 from rmqtool.scan.row_columns import kept_rows, message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split
@@ -155,17 +155,17 @@ class LossCounter:
             columns_only=not simulation.options.enters_index,
         )
         by_start = {segment.start: segment for segment in segments}  # of two files of one start, one counts
-        with closing(plan_segments(view.open, by_start.values())) as plan:
-            for split in plan.splits:
+        with open_log(view.open, by_start.values(), scan) as table:
+            for split in table.splits:
                 identity = split.source.identity
                 key = identity, split.physical_offset, split.more_follows, self._depends_on
                 segment = by_start[split.physical_offset]
                 highest = self._clean.highest(key)
                 if highest is None:
-                    highest = self._placed_highest(split, segment, scan)
+                    highest = self._placed_highest(split, segment, table.scan)
                 if highest is None:
                     self._highest, self._is_clean = {}, identity is not None
-                    self._count_file(segment, scan_log(replace(plan, splits=(split,)), scan))
+                    self._count_file(segment, table.batches(split))
                     highest = self._highest
                     if self._is_clean:
                         self._clean.keep(key, highest)
@@ -196,7 +196,7 @@ class LossCounter:
         """The highest queue offsets in a file of which all units were seen, and are served; None of any other file."""
         if self._index is not None or self._overlapping or segment.path not in self._kept:
             return None
-        count, end = known_messages(split, options) or (-1, 0)
+        count, end = options.known_messages(split) or (-1, 0)
         if options.digest is None or count < 0 or segment.start + end > self._log_end:
             return None
         seen = options.digest.notes.get(((split.source.identity, split.physical_offset), QUESTION))

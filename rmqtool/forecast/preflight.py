@@ -32,7 +32,7 @@ from rmqtool.formats.pop import REVIVE_TOPIC
 from rmqtool.formats.properties import TIMER_TOPIC
 from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.scan.columns import MULTI_DISPATCH
-from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.log import ScanOptions, carries_record_crc, open_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.sides.timer.waiting import waiting_messages
 from rmqtool.sides.unread import ReadBy, UnreadFiles, read_by_after
@@ -343,8 +343,8 @@ def _in_log(
 ) -> dict[Feature, FeatureCount]:
     counts = dict.fromkeys(marks, NOTHING)
     by_start = {segment.start: segment for segment in search.segments}
-    with closing(plan_segments(search.store.view.open, by_start.values())) as plan:
-        for batch in scan_log(plan, scan) if by_start else ():
+    with open_log(search.store.view.open, by_start.values(), scan) as table:
+        for batch in table.batches():
             rows: Any = batch.as_array()
             rows = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
             for feature, is_one in marks.items():
@@ -366,9 +366,9 @@ def _outside_records(search: FeatureSearch, feature: Feature) -> FeatureCount:
     match feature:
         case Feature.RECORD_CRCS:
             # Files whose first messages carry a checksum: who writes one writes it into every record.
-            with closing(plan_segments(store.view.open, search.segments)) as plan:
+            with open_log(store.view.open, search.segments) as table:
                 paths = {segment.start: segment.path for segment in search.segments}
-                having = [split.physical_offset for split in plan.splits if carries_record_crc((split,))]
+                having = [split.physical_offset for split in table.splits if carries_record_crc((split,))]
             return FeatureCount(len(having), paths[having[0]], having[0]) if having else NOTHING
 
         case Feature.BATCH_QUEUES:

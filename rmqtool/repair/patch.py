@@ -23,7 +23,7 @@ from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import WriteRange, write_range
 from rmqtool.report.hexview import BYTES_SHOWN_MAX, HexField, bare_parts, message_parts, parts_of
 from rmqtool.report.names import nearest
-from rmqtool.scan.log import plan_segments, scan_log
+from rmqtool.scan.log import open_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of
@@ -370,11 +370,10 @@ def _readable(view: StoreView, path: str) -> _IntactLog:
     entry = view.stat(path)
     assert entry is not None
     start = int(entry.name) if is_segment_name(entry.name) else 0
-    plan = plan_segments(view.open, [Segment(entry, start)])
     blocks = [np.zeros(0, _COLUMNS)]
     topics: Sequence[bytes] = []
-    with closing(plan):
-        for block in scan_log(plan):
+    with open_log(view.open, [Segment(entry, start)]) as table:
+        for block in table.batches():
             rows = block.as_array()
             rows = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
             blocks.append(rows[[name for name, _ in _COLUMNS]].astype(_COLUMNS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -18,7 +17,7 @@ from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.properties import TIMER_DELIVER_MS
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.report.bodies import BodyChoice
-from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.log import open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
@@ -124,8 +123,8 @@ def outgoing_messages(
     segments = [segment for segment in store.commitlog if segment.end > start]
     gaps = iter([(before.end, after.start) for before, after in pairwise(segments) if after.start > before.end])
     gap = next(gaps, None)
-    with closing(plan_segments(store.view.open, segments)) as plan:
-        for batch in scan_log(plan, ScanOptions(record_crc=carries_record_crc(plan.splits))) if segments else ():
+    with open_log(store.view.open, segments, finds_crc=True) as table:
+        for batch in table.batches():
             rows = batch.as_array()
             rows = rows[rows["physical_offset"] >= start]
             while gap is not None and len(rows) and rows["physical_offset"][-1] >= gap[1]:

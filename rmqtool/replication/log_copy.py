@@ -277,7 +277,7 @@ class LogCopy:
         """Samples of the records of a file; the last file sets the end, and what is intact after it."""
         end, is_broken = segment.start, False
         with closing(self._view.open(segment.path)) as source:
-            walk = Walk(Split(source, 0, segment.size, segment.start), reader_for(self._data_end(segment))())
+            walk = Walk(Split(source, 0, segment.size, segment.start), reader_for(self._data_end(segment)))
             for batch in walk.batches():
                 rows = batch.as_rows()
                 if is_broken:

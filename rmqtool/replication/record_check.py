@@ -221,7 +221,7 @@ class RecordChecker:
         if is_full:
             self._topics = TopicTable()
         if is_full or (is_compiled_faster(self._seen_bytes) and not is_compiled_faster(before)):
-            self._reader = reader_for(self._seen_bytes)()
+            self._reader = reader_for(self._seen_bytes)
 
 
 def _judge_frame(frame: bytes, at_hand: int, physical_offset: int, room: int | None) -> CheckedRecords | None:

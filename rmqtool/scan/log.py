@@ -22,7 +22,7 @@ from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.split import LazySource, Split, whole_file
 from rmqtool.scan.walk import FRAME_SIZE, Batch, PlainReader, RecordReader, Walk, find_next
-from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.source import ByteSource, Closable, read_range
 
 if TYPE_CHECKING:
     from rmqtool.scan.log_digest import LogDigest
@@ -63,12 +63,13 @@ class StoredSegment(Protocol):
 
 @dataclass(frozen=True)
 class ScanOptions:
-    """How to scan.
+    """How rows are made of a log's bytes.
 
     Attributes:
-        compiled: True or False chooses the reader, None leaves it to the size of the data.
+        compiled: True or False chooses the reader, None leaves it to the size of the log.
         block_size: bytes of a window; with few more than fit into a core's cache, work over a batch's rows costs less.
         digest, columns_only, keys_of: see `Walk`.
+        log_bytes: of the whole log, by which the reader is chosen.
     """
 
     delays_ms: Sequence[int] = field(default_factory=parse_delay_levels)
@@ -78,14 +79,90 @@ class ScanOptions:
     digest: LogDigest | None = None
     columns_only: bool = False
     keys_of: str | None = None
+    log_bytes: int = 0
+
+    def walk(self, split: Split, reader: RecordReader | None = None) -> Walk:
+        """The walk over a split, not begun."""
+        return (EntryWalk if split.has_entries else Walk)(
+            split,
+            reader or reader_for(self.log_bytes, self.compiled),
+            self.delays_ms,
+            self.record_crc,
+            self.block_size,
+            digest=self.digest,
+            columns_only=self.columns_only,
+            keys_of=self.keys_of,
+        )
+
+    def is_known(self, split: Split) -> bool:
+        """Whether a walk over a split would read nothing, since the digest knows all of it."""
+        if split.has_entries or self.digest is None:
+            return False
+        return self.digest.answers(self.walk(split, PlainReader()))
+
+    def known_messages(self, split: Split) -> tuple[int, int] | None:
+        """How many messages a split holds, and the file position after them; None where the digest knows it not."""
+        if split.has_entries or self.digest is None:
+            return None
+        return self.digest.messages(self.walk(split, PlainReader()))
 
 
 @dataclass(frozen=True)
-class LogPlan:
-    """The files of a log with what must be known of all of them before any is scanned."""
+class RecordTable(Closable):
+    """The records of a log as rows, batch by batch: what every walk over a log asks. A context manager.
+
+    A file is opened when rows of it are asked for and closed after them: a log has more files than a process may hold.
+
+    Attributes:
+        splits: the files up to the last one that holds data, each a split; zero files after it are only preallocated.
+        scan: with `log_bytes`, the bytes of the files that are no holes.
+    """
 
     splits: tuple[Split, ...]
-    data_bytes: int
+    scan: ScanOptions
+
+    @classmethod
+    def of(cls, files: Sequence[LogFile], scan: ScanOptions | None = None, *, finds_crc: bool = False) -> RecordTable:
+        """Look at each file, for what must be known of all of them before any is scanned.
+
+        Args:
+            finds_crc: look too whether the store writes whole-record CRCs, and check them if so.
+
+        Raises:
+            UnreadableError: a file may not be opened.
+        """
+        sources: list[LazySource] = []
+        log_bytes, last = 0, 0
+        for number, file in enumerate(files):
+            source = LazySource.look(file.open)
+            log_bytes += sum(end - start for start, end in source.extents(0, source.size))
+            if holds_data(source):
+                last = number
+            source.close()
+            sources.append(source)
+        splits = tuple(
+            whole_file(source, file.physical_offset, more_follows=number < last, has_entries=file.has_entries)
+            for number, (file, source) in enumerate(zip(files[: last + 1], sources, strict=False))
+        )
+        scan = replace(scan or ScanOptions(), log_bytes=log_bytes)
+        return cls(splits, replace(scan, record_crc=carries_record_crc(splits)) if finds_crc else scan)
+
+    def batches(self, *splits: Split) -> Iterator[Batch]:
+        """Batches of the whole log, or of some of its splits, in log order."""
+        for split in splits or self.splits:
+            yield from self.scan.walk(split).batches()
+            split.source.close()
+
+    def map(self, work: Callable[[Walk], T], threads: int, splits: Sequence[Split]) -> Generator[T, None, None]:
+        """Results of `work` over the walk of each split, in the order of the splits, computed by several threads."""
+
+        def run(split: Split) -> T:
+            try:
+                return work(self.scan.walk(split))
+            finally:
+                split.source.close()
+
+        yield from ThreadRunner(threads).map(run, splits)
 
     def close(self) -> None:
         """Close what is open; a file that is read later is opened again."""
@@ -93,104 +170,29 @@ class LogPlan:
             split.source.close()
 
 
-def plan_log(files: Sequence[LogFile]) -> LogPlan:
-    """Look at each file and tell which is the last one that holds data; zero files after it are only preallocated.
-
-    No file stays open: a log has more of them than a process may hold.
-
-    Raises:
-        UnreadableError: a file may not be opened.
-    """
-    sources: list[LazySource] = []
-    data_bytes, last = 0, -1
-    for at, file in enumerate(files):
-        source = LazySource.look(file.open)
-        data_bytes += sum(end - start for start, end in source.extents(0, source.size))
-        if holds_data(source):
-            last = at
-        source.close()
-        sources.append(source)
-    splits = tuple(
-        whole_file(source, file.physical_offset, more_follows=at < last, has_entries=file.has_entries)
-        for at, (file, source) in enumerate(zip(files, sources, strict=True))
-        if at <= max(last, 0)
-    )
-    return LogPlan(splits, data_bytes)
+def open_log(
+    open_file: Callable[[str], ByteSource],
+    segments: Iterable[StoredSegment],
+    scan: ScanOptions | None = None,
+    *,
+    finds_crc: bool = False,
+) -> RecordTable:
+    """The records in files of a store's log; see `RecordTable.of`."""
+    files = [LogFile(partial(open_file, segment.path), segment.start, segment.has_entries) for segment in segments]
+    return RecordTable.of(files, scan, finds_crc=finds_crc)
 
 
-def plan_segments(open_file: Callable[[str], ByteSource], segments: Iterable[StoredSegment]) -> LogPlan:
-    """The plan of files of a store's log; see `plan_log`."""
-    return plan_log(
-        [LogFile(partial(open_file, segment.path), segment.start, segment.has_entries) for segment in segments]
-    )
-
-
-def scan_log(plan: LogPlan, options: ScanOptions | None = None) -> Iterator[Batch]:
-    """Batches of the whole log, in log order."""
-    options = options or ScanOptions()
-    make_reader = reader_for(plan.data_bytes, options.compiled)
-    for split in plan.splits:
-        yield from walk_split(split, make_reader(), options).batches()
-        split.source.close()
-
-
-def map_splits(
-    plan: LogPlan, work: Callable[[Walk], T], options: ScanOptions | None = None, threads: int = 2
-) -> Generator[T, None, None]:
-    """Results of `work` over the walk of each split, in log order, computed by several threads."""
-    options = options or ScanOptions()
-    make_reader = reader_for(plan.data_bytes, options.compiled)
-
-    def run(split: Split) -> T:
-        try:
-            return work(walk_split(split, make_reader(), options))
-        finally:
-            split.source.close()
-
-    yield from ThreadRunner(threads).map(run, plan.splits)
-
-
-def walk_split(split: Split, reader: RecordReader, options: ScanOptions) -> Walk:
-    """The walk of one split with these options."""
-    return (EntryWalk if split.has_entries else Walk)(
-        split,
-        reader,
-        options.delays_ms,
-        options.record_crc,
-        options.block_size,
-        digest=options.digest,
-        columns_only=options.columns_only,
-        keys_of=options.keys_of,
-    )
-
-
-def is_known(split: Split, options: ScanOptions) -> bool:
-    """Whether a walk over a split would read nothing, since the digest knows all of it."""
-    return (
-        not split.has_entries
-        and options.digest is not None
-        and options.digest.answers(walk_split(split, PlainReader(), options))
-    )
-
-
-def known_messages(split: Split, options: ScanOptions) -> tuple[int, int] | None:
-    """How many messages a split holds, and the file position after them; None where the digest does not know it."""
-    if split.has_entries or options.digest is None:
-        return None
-    return options.digest.messages(walk_split(split, PlainReader(), options))
-
-
-def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], RecordReader]:
-    """A maker of readers: compiled for much data where the compiler can be loaded, else plain."""
-    if compiled is False or (compiled is None and not is_compiled_faster(data_bytes)):
-        return PlainReader
+def reader_for(log_bytes: int, compiled: bool | None = None) -> RecordReader:
+    """A reader of one split: compiled for much data where the compiler can be loaded, else plain."""
+    if compiled is False or (compiled is None and not is_compiled_faster(log_bytes)):
+        return PlainReader()
     from rmqtool.scan import compiled as compiled_module
 
     if compiled is None and not compiled_module.is_available():
         while ON_PLAIN_READING:
             ON_PLAIN_READING.pop()()
-        return PlainReader
-    return compiled_module.CompiledReader
+        return PlainReader()
+    return compiled_module.CompiledReader()
 
 
 def is_compiled_faster(log_bytes: int) -> bool:
@@ -356,8 +358,7 @@ PROOF_BYTES: Final = 4 << 20
 def first_row_from(
     whole: Split,
     cut: int,
-    make_reader: Callable[[], RecordReader],
-    options: ScanOptions,
+    scan: ScanOptions,
     proof_bytes: int = PROOF_BYTES,
 ) -> int:
     """File position of the first row at or after a cut, as the walk over the whole file has it.
@@ -379,19 +380,19 @@ def first_row_from(
         return 0
     if cut > proof_bytes:
         before = replace(whole, start=cut - proof_bytes, end=cut, anchor=True)
-        position = _end_of_walk(before, make_reader(), options, only_good=True)
+        position = _end_of_walk(scan.walk(before), only_good=True)
         if position is not None:
             return position
-    position = _end_of_walk(replace(whole, end=cut), make_reader(), options, only_good=False)
+    position = _end_of_walk(scan.walk(replace(whole, end=cut)), only_good=False)
     return whole.source.size if position is None else position
 
 
-def _end_of_walk(split: Split, reader: RecordReader, options: ScanOptions, *, only_good: bool) -> int | None:
-    """Where the walk over a split ends; None where it has no row, or not only good ones though those are asked for."""
-    walk, end = walk_split(split, reader, options), None
+def _end_of_walk(walk: Walk, *, only_good: bool) -> int | None:
+    """Where a walk ends; None where it has no row, or not only good ones though those are asked for."""
+    end = None
     for batch in walk.batches():
         last = batch.as_array()[-1]
         if only_good and (batch.as_array()["verdict"] != Verdict.GOOD).any():
             return None
-        end = int(last["physical_offset"]) + int(last["size"]) - split.physical_offset
+        end = int(last["physical_offset"]) + int(last["size"]) - walk.split.physical_offset
     return end

@@ -27,7 +27,7 @@ from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, PHYSICAL_OFFS
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName, topic_bytes, unsafe_name
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.log import open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
@@ -99,10 +99,10 @@ def keyed_messages(
         compacted: read this file of a compacted log; None: the commit log.
     """
     chosen = {topic_bytes(name): name for name in names}
-    with closing(plan_segments(store.view.open, store.commitlog if compacted is None else [compacted])) as plan:
-        # A record's own CRC does not hold where a compacted log has given it another place.
-        record_crc = compacted is None and carries_record_crc(plan.splits)
-        for batch in scan_log(plan, ScanOptions(record_crc=record_crc)):
+    # A record's own CRC does not hold where a compacted log has given it another place.
+    segments = store.commitlog if compacted is None else [compacted]
+    with open_log(store.view.open, segments, finds_crc=compacted is None) as table:
+        for batch in table.batches():
             numbers = [number for number, raw in enumerate(batch.topics) if raw in chosen]
             if not numbers or not len(batch.rows):
                 continue
@@ -219,8 +219,8 @@ def _file_findings(store: Store, segment: Segment, unit_segment: Segment | None,
         served: gets the queue offsets of the messages that a broker finds.
     """
     rows: list[NDArray[Any]] = []
-    with closing(plan_segments(store.view.open, [segment])) as plan:
-        for batch in scan_log(plan, ScanOptions()):
+    with open_log(store.view.open, [segment]) as table:
+        for batch in table.batches():
             every = batch.as_array()
             bad = (every["verdict"] != Verdict.GOOD) & (every["verdict"] != Verdict.STALE)
             for row in every[bad]:

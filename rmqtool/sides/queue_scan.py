@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import decode_properties
-from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.log import open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import OnProgress
@@ -81,9 +81,9 @@ def intact_messages(
     """
     bad_at = None
     segments = [segment for segment in store.commitlog if segment.end > start] or store.commitlog
-    with closing(plan_segments(store.view.open, segments)) as plan:
-        begin, total = plan.splits[0].physical_offset, sum(split.source.size for split in plan.splits)
-        for batch in scan_log(plan, ScanOptions(record_crc=carries_record_crc(plan.splits))):
+    with open_log(store.view.open, segments, finds_crc=True) as table:
+        begin, total = table.splits[0].physical_offset, sum(split.source.size for split in table.splits)
+        for batch in table.batches():
             rows = batch.as_array()
             bad = rows[(rows["verdict"] != Verdict.GOOD) & (rows["verdict"] != Verdict.STALE)]
             good = message_rows(rows)

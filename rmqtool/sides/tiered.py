@@ -18,7 +18,7 @@ from rmqtool.findings.account import Account
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import finding
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
-from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
+from rmqtool.scan.log import LogFile, RecordTable
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.sides.unread import UnreadFiles
@@ -69,8 +69,8 @@ def _record_findings(store: Store, segment: TieredSegment, records: dict[int, tu
     """Findings about a segment with records; what is good is entered."""
     try:
         file = LogFile(partial(store.view.open, segment.path), segment.start)
-        with closing(plan_log([file])) as plan:
-            for batch in scan_log(plan, ScanOptions()):
+        with RecordTable.of([file]) as table:
+            for batch in table.batches():
                 rows = batch.as_array()
                 for row in rows[rows["verdict"] != Verdict.GOOD]:
                     at, size = int(row["physical_offset"]) - segment.start, int(row["size"])

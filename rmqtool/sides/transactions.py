@@ -7,7 +7,6 @@ Broker: `TransactionalMessageBridge#putHalfMessage`, `#fetchConsumeOffset`, `Tra
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -24,7 +23,7 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.properties import HALF_TOPIC, OPERATION_TOPIC
 from rmqtool.formats.queue_name import QueueKey
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.scan.log import plan_segments, scan_log
+from rmqtool.scan.log import open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.sides.queue_scan import queue_units, readable_record
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
@@ -152,8 +151,8 @@ def committed_halves(reader: Reader, halves: Mapping[int, int]) -> set[int]:
     sought, start = np.array(sorted(halves.values()), "i8"), min(halves.values())
     segments = [segment for segment in reader.store.commitlog if segment.end > start]
     committed: set[int] = set()
-    with closing(plan_segments(reader.store.view.open, segments)) as plan:
-        for batch in scan_log(plan) if segments else ():
+    with open_log(reader.store.view.open, segments) as table:
+        for batch in table.batches():
             rows = message_rows(batch.as_array())
             is_commit = rows["sys_flag"] & system_flag.TRANSACTION_MASK == system_flag.TRANSACTION_COMMIT
             prepared = rows["prepared_transaction_offset"][is_commit]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -26,7 +25,7 @@ from rmqtool.findings.finding import Finding, Severity
 from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes, topic_text
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, RecordTable, ScanOptions, open_log
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.sides.controller import epochs_ahead
 from rmqtool.sides.delays import delay_findings
@@ -312,9 +311,16 @@ class _Verifier:
     def _check_log(self, context: VerifyContext, state: State) -> _Log:
         segments, findings = openable_segments(self.store, self._account)
         self._say(findings)
-        with closing(plan_segments(self.store.view.open, segments)) as plan:
-            results = list(self._splits(context, state, plan, segments))
-        self._summary.splits = len(plan.splits)
+        scan = ScanOptions(
+            compiled=self.options.compiled,
+            block_size=DISPATCH_BLOCK_SIZE,
+            digest=self.options.digest,
+            columns_only=context.live_end is None,
+            keys_of=context.index_rules.version if context.crosses else None,
+        )
+        with open_log(self.store.view.open, segments, scan, finds_crc=True) as table:
+            results = list(self._splits(context, state, table, segments))
+        self._summary.splits = len(table.splits)
         self._summary.splits_done = len(results)
         for result in results:
             account = self._account.file(result.path, result.file_size)
@@ -323,44 +329,36 @@ class _Verifier:
             account.zero_tail += result.tail_bytes
             account.left_out += result.left_out_bytes
             self._summary.record_count += result.record_count
-        for segment in segments[len(plan.splits) :]:
+        for segment in segments[len(table.splits) :]:
             account = self._account.file(segment.path, segment.size)
             account.zero_tail += max(0, account.open_bytes)
-        complete = len(results) == len(plan.splits) and len(segments) == len(self.store.commitlog)
+        complete = len(results) == len(table.splits) and len(segments) == len(self.store.commitlog)
         if not complete:
             text = f"{len(results)} of {len(self.store.commitlog)} files were checked"
             self._leave_out(_part_of_log(text))
         return _Log(merge(results), complete, frozenset(result.path for result in results))
 
     def _splits(
-        self, context: VerifyContext, state: State, plan: LogPlan, segments: list[Segment]
+        self, context: VerifyContext, state: State, table: RecordTable, segments: list[Segment]
     ) -> Iterator[SplitResult]:
         """Results of the chosen splits in the order of the log; findings are said as they come."""
-        scan = ScanOptions(
-            record_crc=carries_record_crc(plan.splits),
-            compiled=self.options.compiled,
-            block_size=DISPATCH_BLOCK_SIZE,
-            digest=self.options.digest,
-            columns_only=context.live_end is None,
-            keys_of=context.index_rules.version if context.crosses else None,
-        )
-        numbers = self._chosen(len(plan.splits))
+        numbers = self._chosen(len(table.splits))
         limit = self.options.duration_max_s
         until = None if limit is None else time.time() + limit - (time.monotonic() - self._begun)
-        seen_before = SeenSplits(context, scan, plan.splits, self._seen_files)
+        seen_before = SeenSplits(context, table, self._seen_files)
         known = {
-            number: state.result(segments[number]) or seen_before.result(plan.splits[number]) for number in numbers
+            number: state.result(segments[number]) or seen_before.result(table.splits[number]) for number in numbers
         }
-        fresh = [(plan.splits[number], segments[number].path) for number in numbers if known[number] is None]
+        fresh = [(table.splits[number], segments[number].path) for number in numbers if known[number] is None]
         done_bytes, total = 0, sum(split.source.size for split, _ in fresh)
-        results = self._checked(SplitCheck(context, plan.data_bytes, scan, until), fresh)
+        results = self._checked(SplitCheck(context, table.scan, until), fresh)
         for number in numbers:
             known_result = known.pop(number)
             result = known_result or next(results)
             if result is None:
                 continue
             state.add(segments[number], result)
-            seen_before.keep(plan.splits[number], result)
+            seen_before.keep(table.splits[number], result)
             has_entries = segments[number].has_entries
             self._say(one for one in result.findings if not (has_entries and one.id in OF_ENTRIES))
             result.findings = []

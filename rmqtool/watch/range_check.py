@@ -11,7 +11,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.findings.finding import Finding, Severity
 from rmqtool.formats.queue_name import QueueName, topic_bytes
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, reader_for, walk_split
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc
 from rmqtool.scan.split import Split, whole_file
 from rmqtool.store.config.config_json import TOPICS, batch_topics, compacted_topics, topics
 from rmqtool.store.config.read_config import read_configs
@@ -126,9 +126,9 @@ class RangeChecker:
                 record_crc=self._record_crc[1],
                 block_size=DISPATCH_BLOCK_SIZE,
                 keys_of=self._rules.version if context.crosses else None,
+                log_bytes=self._seen_bytes,
             )
-            reader = reader_for(self._seen_bytes)()
-            walk = walk_split(replace(split, more_follows=more_follows), reader, options)
+            walk = options.walk(replace(split, more_follows=more_follows))
             return check_part(walk, context, segment.path).result
 
     def _context(

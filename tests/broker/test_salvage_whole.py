@@ -18,7 +18,7 @@ from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
-from rmqtool.scan.log import LogFile, plan_log, scan_log
+from rmqtool.scan.log import LogFile, RecordTable
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -95,14 +95,14 @@ def schedule_places(store: Path) -> list[tuple[int, int]]:
     """Physical offset and size of every record that waits for its time."""
     segments = survey(open_directory(store), broker_conf(SMALL).settings()).commitlog
     view, found = open_directory(store), []
-    plan = plan_log([LogFile(lambda path=each.path: view.open(path), each.start) for each in segments])
-    for batch in scan_log(plan):
+    table = RecordTable.of([LogFile(lambda path=each.path: view.open(path), each.start) for each in segments])
+    for batch in table.batches():
         found += [
             (row.physical_offset, row.size)
             for row in batch.as_rows()
             if row.topic_length > 0 and batch.topics[row.topic_number] == b"SCHEDULE_TOPIC_XXXX"
         ]
-    plan.close()
+    table.close()
     return found
 
 

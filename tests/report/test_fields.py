@@ -50,7 +50,7 @@ from rmqtool.report.fields import (
 from rmqtool.report.json_schemas import schema_text
 from rmqtool.report.rows import message_row
 from rmqtool.report.writers import json_parts
-from rmqtool.scan.log import ScanOptions, reader_for, walk_split
+from rmqtool.scan.log import ScanOptions
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Batch
 from rmqtool.store.location import StoreLocation
@@ -75,7 +75,7 @@ def batch_of_messages(store: Path, *, compiled: bool) -> Batch:
     entry = find_target(StoreLocation(store), TargetOptions()).entries[0]
     source = open_directory(store).open(entry.path)
     split = Split(source, 0, source.size, int(entry.name))
-    return next(walk_split(split, reader_for(source.size, compiled)(), ScanOptions()).batches())
+    return next(ScanOptions(compiled=compiled, log_bytes=source.size).walk(split).batches())
 
 
 def dumped(store: Path, *, compiled: bool) -> DumpedMessages:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
+from rmqtool.scan.log import ScanOptions, open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store, survey
@@ -24,8 +23,8 @@ SAME = ("size", "queue_offset", "queue_id", "store_timestamp_ms", "tags_code", "
 
 def rows_of(store: Store, block_size: int = 4096) -> Iterator[tuple[int, np.ndarray]]:
     """Start of the file and rows of each batch."""
-    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
-        for batch in scan_log(plan, ScanOptions(block_size=block_size)):
+    with open_log(store.view.open, store.commitlog, ScanOptions(block_size=block_size)) as table:
+        for batch in table.batches():
             yield batch.split.physical_offset, batch.as_array().copy()
 
 

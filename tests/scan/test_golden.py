@@ -15,7 +15,7 @@ from rmqtool.formats.record_crc import CRC_MASK
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rmqtool.scan.columns import Row
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.log import LogFile, RecordTable, ScanOptions
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
 from rmqtool.store.directory import survey
@@ -50,13 +50,9 @@ COMPACTED_TOPIC = "settings"
 def _log(store: Path, config: Mapping[str, Any], *, compiled: bool) -> Iterator[Batch]:
     found = survey(open_directory(store))
     files = [LogFile(lambda path=each.path: found.view.open(path), each.start) for each in found.commitlog]
-    plan = plan_log(files)
     delays = parse_delay_levels(config.get("messageDelayLevel", DEFAULT_DELAY_LEVELS))
-    options = ScanOptions(delays, carries_record_crc(plan.splits), compiled=compiled)
-    try:
-        yield from scan_log(plan, options)
-    finally:
-        plan.close()
+    with RecordTable.of(files, ScanOptions(delays, compiled=compiled), finds_crc=True) as table:
+        yield from table.batches()
 
 
 def _is_message(row: Row) -> bool:

@@ -38,12 +38,12 @@ from rmqtool.scan.log import reader_for
 from rmqtool.scan.split import whole_file
 from rmqtool.scan.walk import Walk
 from rmqtool.store.source import FileSource
-make = reader_for(1 << 40)
-walk = Walk(whole_file(FileSource.open(Path(sys.argv[1])), 0, more_follows=False), make())
+reader = reader_for(1 << 40)
+walk = Walk(whole_file(FileSource.open(Path(sys.argv[1])), 0, more_follows=False), reader)
 rows = [row for batch in walk.batches() for row in batch.as_rows()]
-found = {{"reader": make.__name__, "package": rmqtool.__file__, "rows": len(rows)}}
+found = {{"reader": type(reader).__name__, "package": rmqtool.__file__, "rows": len(rows)}}
 found["bad"] = sum(row.verdict for row in rows)
-if make.__name__ == "CompiledReader":
+if type(reader).__name__ == "CompiledReader":
     from rmqtool.scan import checksum, compiled
     function = compiled.load_kernel().walk_block.function
     found["crc"] = checksum.checksum_function().source

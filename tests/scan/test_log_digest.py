@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from benchmarks.stores import write_store
 from rmqtool.engine.dispatch.index_entries import IndexEntries, batch_entries
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.scan.log import LogFile, ScanOptions, plan_log, reader_for, scan_log, walk_split
+from rmqtool.scan.log import LogFile, RecordTable, ScanOptions
 from rmqtool.scan.log_digest import KEPT, LogDigest, columns_values, keep_column
 from rmqtool.scan.split import splits_of
 from rmqtool.store.directory import survey
@@ -53,10 +52,9 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch, below: Path) -> Iterator[list[in
         yield sizes
 
 
-def log_plan(root: Path) -> Any:
-    return plan_log(
-        [LogFile(partial(FileSource.open, path), int(path.name)) for path in sorted((root / "commitlog").iterdir())]
-    )
+def log_table(root: Path, options: ScanOptions | None = None) -> RecordTable:
+    files = sorted((root / "commitlog").iterdir())
+    return RecordTable.of([LogFile(partial(FileSource.open, path), int(path.name)) for path in files], options)
 
 
 def seen(root: Path, options: ScanOptions) -> tuple[dict[str, list[int]], list[bytes], IndexEntries]:
@@ -64,15 +62,15 @@ def seen(root: Path, options: ScanOptions) -> tuple[dict[str, list[int]], list[b
     columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
     topics: list[bytes] = []
     entries = []
-    plan = log_plan(root)
-    for batch in scan_log(plan, options):
+    table = log_table(root, options)
+    for batch in table.batches():
         rows = batch.as_array()
         entries.append(batch_entries(batch, rows, RULES))
         for name in COLUMNS:
             columns[name] += rows[name].tolist()
         is_message = rows["topic_length"] > 0
         topics += [batch.topics[number] for number in rows["topic_number"][is_message].tolist()]
-    plan.close()
+    table.close()
     columns["topic_number"] = []  # counts within a split
     joined = [np.concatenate(parts) for parts in list(zip(*entries, strict=True))[:3]]
     return columns, topics, IndexEntries(*joined, ends_without=False)
@@ -132,38 +130,38 @@ def test_a_record_with_three_keys_takes_few_bytes(tmp_path: Path) -> None:
 def test_parts_that_were_scanned_answer_for_the_whole_file_and_from_a_record_on(store: Path) -> None:
     with LogDigest() as digest:
         options = ScanOptions(digest=digest, columns_only=True)
-        plan = log_plan(store)
-        for split in plan.splits:
+        table = log_table(store)
+        for split in table.splits:
             for part in splits_of(split, 1 << 18):
-                for _ in walk_split(part, reader_for(0)(), options).batches():
+                for _ in options.walk(part).batches():
                     pass
-        first = plan.splits[0]
+        first = table.splits[0]
         offsets = [
             offset
-            for batch in walk_split(first, reader_for(0)(), ScanOptions()).batches()
+            for batch in ScanOptions().walk(first).batches()
             for offset in batch.as_array()["physical_offset"].tolist()
         ]
         for start in (0, offsets[1], offsets[600], offsets[-2], offsets[-1]):
-            walk = walk_split(replace(first, start=start), reader_for(0)(), options)
+            walk = options.walk(replace(first, start=start))
             assert digest.answers(walk)
             answered = [offset for batch in walk.batches() for offset in batch.as_array()["physical_offset"].tolist()]
             assert answered == [offset for offset in offsets if offset >= start]
             assert walk.outcome.data_end == first.source.size
         for start in (1, offsets[600] + 1):
-            assert not digest.answers(walk_split(replace(first, start=start), reader_for(0)(), options))
-        plan.close()
+            assert not digest.answers(options.walk(replace(first, start=start)))
+        table.close()
 
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_parts_of_a_file_read_its_bytes_once(store: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
-    plan = log_plan(store)
-    whole = plan.splits[0]
+    table = log_table(store)
+    whole = table.splits[0]
     with bytes_read(monkeypatch, store) as sizes:
         parts = splits_of(whole, count=8)
         for part in parts:
-            walk = walk_split(part, reader_for(0, compiled)(), ScanOptions(block_size=whole.source.size))
+            walk = ScanOptions(compiled=compiled, block_size=whole.source.size).walk(part)
             assert all(len(batch.rows) for batch in walk.batches())
-    plan.close()
+    table.close()
     assert len(parts) == 8
     assert sum(sizes) < FILE_SIZE + len(parts) * (8 << 10), "only what shows a part's first and last record"
 
@@ -180,11 +178,11 @@ def test_a_file_with_damage_is_read_again(store: Path, position: int) -> None:
     options = ScanOptions(compiled=True)
     with LogDigest() as digest:
         noted = replace(options, digest=digest, columns_only=True)
-        plan = log_plan(store)
-        for batch in scan_log(plan, noted):
+        table = log_table(store, noted)
+        for batch in table.batches():
             assert batch.rows is not None
-        known = [digest.answers(walk_split(split, reader_for(0)(), noted)) for split in plan.splits]
-        plan.close()
+        known = [digest.answers(noted.walk(split)) for split in table.splits]
+        table.close()
     assert known == [False] + [True] * (len(known) - 1)
 
 
@@ -201,9 +199,9 @@ def test_a_file_that_changed_since_is_read_again(store: Path) -> None:
 
 
 def seen_verdicts(root: Path, options: ScanOptions) -> list[int]:
-    plan = log_plan(root)
-    verdicts = [verdict for batch in scan_log(plan, options) for verdict in batch.as_array()["verdict"].tolist()]
-    plan.close()
+    table = log_table(root, options)
+    verdicts = [verdict for batch in table.batches() for verdict in batch.as_array()["verdict"].tolist()]
+    table.close()
     return verdicts
 
 
@@ -213,9 +211,9 @@ def test_a_file_under_another_name_is_read_again(store: Path) -> None:
         options = ScanOptions(compiled=True, digest=digest, columns_only=True)
         os.link(first, store / "commitlog" / f"{100 * FILE_SIZE:020d}")
         seen_verdicts(store, options)
-        plan = log_plan(store)
-        known = [digest.answers(walk_split(split, reader_for(0)(), options)) for split in plan.splits]
-        plan.close()
+        table = log_table(store)
+        known = [digest.answers(options.walk(split)) for split in table.splits]
+        table.close()
     assert known[0]
     assert not known[-1], "its records say that they lie elsewhere"
 
@@ -224,14 +222,14 @@ def test_an_answer_needs_the_checksum_that_was_looked_at(store: Path) -> None:
     with LogDigest() as digest:
         options = ScanOptions(digest=digest, columns_only=True)
         seen_verdicts(store, options)
-        plan = log_plan(store)
-        stricter = walk_split(plan.splits[0], reader_for(0)(), replace(options, record_crc=True))
-        with_keys = walk_split(plan.splits[0], reader_for(0)(), replace(options, keys_of="5.5.0"))
-        other_delays = walk_split(plan.splits[0], reader_for(0)(), replace(options, delays_ms=()))
+        table = log_table(store)
+        stricter = replace(options, record_crc=True).walk(table.splits[0])
+        with_keys = replace(options, keys_of="5.5.0").walk(table.splits[0])
+        other_delays = replace(options, delays_ms=()).walk(table.splits[0])
         assert not digest.answers(stricter)
         assert not digest.answers(with_keys)
         assert digest.answers(other_delays), "no record here waits for a delay"
-        plan.close()
+        table.close()
 
 
 @pytest.mark.parametrize("arguments", [("recover", "--full"), ("salvage",), ("rebuild",)], ids=" ".join)

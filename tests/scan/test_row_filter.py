@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.log import ScanOptions, walk_split
+from rmqtool.scan.log import ScanOptions
 from rmqtool.scan.row_filter import CLOCK_STEP_MS, RowFilter
 from rmqtool.scan.split import whole_file
 from rmqtool.scan.walk import PlainReader
@@ -34,7 +34,7 @@ def places(log: LogBytes, make_reader: MakeReader, row_filter: RowFilter) -> lis
     split = whole_file(BytesSource("log", log.content), BASE, more_follows=False)
     numbers = {BASE + start: number for number, (start, _) in enumerate(log.spans)}
     chosen = []
-    for batch in walk_split(split, make_reader(), ScanOptions()).batches():
+    for batch in ScanOptions().walk(split, make_reader()).batches():
         chosen += [numbers.get(int(row[0])) for row in row_filter.chosen(batch)]
     return [number for number in chosen if number is not None and number < len(MESSAGES)]
 

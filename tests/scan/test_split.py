@@ -14,7 +14,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import HEAD_SIZE, MAGIC_BLANK
 from rmqtool.scan.columns import Row
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, map_splits, plan_log, reader_for, scan_log
+from rmqtool.scan.log import LogFile, RecordTable, ScanOptions, carries_record_crc, reader_for
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome, merged_outcome, sub_splits, whole_file
 from rmqtool.scan.walk import PlainReader, Walk
@@ -117,10 +117,10 @@ def test_a_log_of_more_files_than_may_be_open_is_scanned(tmp_path: Path) -> None
     in_use = len(list(Path("/proc/self/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 20, limits[1]))
     try:
-        plan = plan_log(files)
-        assert not carries_record_crc(plan.splits)
-        rows = [row for batch in scan_log(plan) for row in batch.as_rows()]
-        places = [place for part in map_splits(plan, _places) for place in part]
+        table = RecordTable.of(files)
+        assert not carries_record_crc(table.splits)
+        rows = [row for batch in table.batches() for row in batch.as_rows()]
+        places = [place for part in table.map(_places, 2, table.splits) for place in part]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert [row.physical_offset for row in rows] == places
@@ -135,17 +135,16 @@ def _places(walk: Walk) -> list[int]:
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads_give_what_one_gives_in_log_order(tmp_path: Path, threads: int, *, compiled: bool) -> None:
-    plan = plan_log(_write_log(tmp_path, 12, last_zero=2))
-    options = ScanOptions(compiled=compiled)
-    alone = [row.physical_offset for batch in scan_log(plan, options) for row in batch.as_rows()]
-    assert [place for part in map_splits(plan, _places, options, threads) for place in part] == alone
+    table = RecordTable.of(_write_log(tmp_path, 12, last_zero=2), ScanOptions(compiled=compiled))
+    alone = [row.physical_offset for batch in table.batches() for row in batch.as_rows()]
+    assert [place for part in table.map(_places, threads, table.splits) for place in part] == alone
 
 
 def test_few_results_wait_for_who_asks_for_them(tmp_path: Path) -> None:
-    plan = plan_log(_write_log(tmp_path, 40))
+    table = RecordTable.of(_write_log(tmp_path, 40))
     started: list[int] = []
     threads_before = threading.active_count()  # other tests may have left some of their own
-    results = map_splits(plan, lambda walk: started.append(walk.split.physical_offset), threads=2)
+    results = table.map(lambda walk: started.append(walk.split.physical_offset), 2, table.splits)
     next(results)
     assert len(started) <= 6
     results.close()  # type: ignore[attr-defined]
@@ -154,36 +153,36 @@ def test_few_results_wait_for_who_asks_for_them(tmp_path: Path) -> None:
 
 
 def test_zero_files_behind_the_log_are_preallocated(tmp_path: Path) -> None:
-    plan = plan_log(_write_log(tmp_path, 3, last_zero=2))
-    assert [split.more_follows for split in plan.splits] == [True, True, False]
-    assert all(row.verdict == Verdict.GOOD for batch in scan_log(plan) for row in batch.as_rows())
+    table = RecordTable.of(_write_log(tmp_path, 3, last_zero=2))
+    assert [split.more_follows for split in table.splits] == [True, True, False]
+    assert all(row.verdict == Verdict.GOOD for batch in table.batches() for row in batch.as_rows())
 
 
 def test_a_zero_file_inside_the_log_is_a_hole(tmp_path: Path) -> None:
     files = _write_log(tmp_path, 3)
     path = tmp_path / f"{files[1].physical_offset:020d}"
     path.write_bytes(bytes(path.stat().st_size))
-    bad = [row for batch in scan_log(plan_log(files)) for row in batch.as_rows() if row.verdict]
+    bad = [row for batch in RecordTable.of(files).batches() for row in batch.as_rows() if row.verdict]
     assert [(row.verdict, row.physical_offset) for row in bad] == [(Verdict.HOLE, files[1].physical_offset)]
 
 
 def test_a_log_of_zero_files_and_a_log_without_files_are_empty(tmp_path: Path) -> None:
     for files in ([], _write_log(tmp_path, 0, last_zero=2)):
-        assert list(scan_log(plan_log(files))) == []
+        assert list(RecordTable.of(files).batches()) == []
 
 
 def test_a_file_that_may_not_be_opened_is_an_error_with_its_name(tmp_path: Path) -> None:
     files = _write_log(tmp_path, 2)
     (tmp_path / f"{files[1].physical_offset:020d}").unlink()
     with pytest.raises(UnreadableError, match=f"{files[1].physical_offset:020d}"):
-        plan_log(files)
+        RecordTable.of(files)
 
 
 def test_a_file_that_vanishes_between_plan_and_scan_is_a_bad_range(tmp_path: Path) -> None:
     files = _write_log(tmp_path, 2)
-    plan = plan_log(files)
+    table = RecordTable.of(files)
     (tmp_path / f"{files[1].physical_offset:020d}").unlink()
-    rows = [row for batch in scan_log(plan) for row in batch.as_rows()]
+    rows = [row for batch in table.batches() for row in batch.as_rows()]
     assert rows[10].magic == MAGIC_BLANK
     assert [Verdict(row.verdict) for row in rows[11:]] == [Verdict.UNREADABLE_RANGE]
 
@@ -198,8 +197,8 @@ def test_record_crcs_of_a_later_file_count() -> None:
     without = opener(log_bytes(numbered(2)).content)
     forged = opener(log_bytes([Message(properties=b"__CRC32#\x010123456789\x02")]).content)
     carrying = opener(log_bytes(numbered(2), with_record_crc=True).content)
-    assert not carries_record_crc(plan_log([without, forged]).splits)
-    assert carries_record_crc(plan_log([without, carrying]).splits)
+    assert not carries_record_crc(RecordTable.of([without, forged]).splits)
+    assert carries_record_crc(RecordTable.of([without, carrying]).splits)
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 4), (0, 40), (-20, 20), (-12, 1), (0, 150)])
@@ -207,7 +206,7 @@ def test_a_damaged_first_record_hides_no_record_crcs(start: int, length: int) ->
     log = log_bytes(numbered(3), with_record_crc=True)
     position = start if start >= 0 else log.spans[0][1] + start
     broken = log.patched(position, b"\0" * length)
-    assert carries_record_crc(plan_log([LogFile(lambda: BytesSource("log", broken.content), 0)]).splits)
+    assert carries_record_crc(RecordTable.of([LogFile(lambda: BytesSource("log", broken.content), 0)]).splits)
 
 
 def test_a_source_that_was_given_open_stays_open(tmp_path: Path) -> None:
@@ -219,7 +218,7 @@ def test_a_source_that_was_given_open_stays_open(tmp_path: Path) -> None:
 
 
 def test_little_data_is_not_worth_a_compiler() -> None:
-    assert reader_for(1 << 20) is PlainReader
-    assert reader_for(1 << 40) is CompiledReader
-    assert reader_for(1 << 40, compiled=False) is PlainReader
-    assert reader_for(0, compiled=True) is CompiledReader
+    assert isinstance(reader_for(1 << 20), PlainReader)
+    assert isinstance(reader_for(1 << 40), CompiledReader)
+    assert isinstance(reader_for(1 << 40, compiled=False), PlainReader)
+    assert isinstance(reader_for(0, compiled=True), CompiledReader)

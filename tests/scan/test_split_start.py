@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.formats.commitlog import HEAD_SIZE
+from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.log import ScanOptions, first_row_from
 from rmqtool.scan.split import whole_file
 from rmqtool.scan.walk import PlainReader
@@ -26,7 +27,7 @@ def expected_start(log: LogBytes, cut: int, make_reader: MakeReader) -> int:
 
 def found_start(log: LogBytes, cut: int, make_reader: MakeReader, proof_bytes: int) -> int:
     whole = whole_file(BytesSource("log", log.content), log.physical_offset, more_follows=True)
-    return first_row_from(whole, cut, make_reader, ScanOptions(), proof_bytes)
+    return first_row_from(whole, cut, ScanOptions(compiled=make_reader is CompiledReader), proof_bytes)
 
 
 @pytest.mark.parametrize("proof_bytes", [200, 1000, 1 << 20])

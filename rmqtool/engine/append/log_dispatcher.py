@@ -120,7 +120,7 @@ class LogDispatcher:
     def expect(self, log_bytes: int) -> None:
         """Get ready for so many bytes of the log in all."""
         if not self._is_ready_for_much and is_compiled_faster(log_bytes):
-            self._judges = reader_for(log_bytes)()
+            self._judges = reader_for(log_bytes)
             self._is_ready_for_much = True
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
@@ -213,7 +213,7 @@ def _records(store: Store, begin: int, end: int) -> Iterator[tuple[Segment, list
             continue
         with closing(store.view.open(segment.path)) as source:
             split = Split(source, first - segment.start, last - segment.start, segment.start)
-            for batch in Walk(split, reader_for(0, compiled=False)()).batches():
+            for batch in Walk(split, PlainReader()).batches():
                 rows = batch.as_rows()
                 good = [row for row in rows if row.verdict == Verdict.GOOD and row.magic != MAGIC_BLANK]
                 if good:

@@ -7,7 +7,7 @@ or queries do not find what is there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ from rmqtool.formats.properties import INNER_BASE
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.columns import row_tuples
-from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
+from rmqtool.scan.log import open_log
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.rules import Verdict
 
@@ -101,8 +101,8 @@ def search_log(reader: Reader, row_filter: RowFilter, queue_offset: int | None =
         UnreadableError: a file of the log may not be opened.
     """
     store = reader.store
-    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
-        for batch in scan_log(plan, ScanOptions()):
+    with open_log(store.view.open, store.commitlog) as table:
+        for batch in table.batches():
             for row in row_tuples(row_filter.chosen(batch)):
                 if row.verdict != Verdict.GOOD or queue_offset not in (None, row.queue_offset):
                     continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import numpy as np
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import HEAD_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.scan.log import ScanOptions, carries_record_crc, reader_for, starts_with_data, walk_split
+from rmqtool.scan.log import ScanOptions, carries_record_crc, starts_with_data
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, whole_file
 from rmqtool.scan.walk import FRAME_SIZE
@@ -197,7 +197,7 @@ def _end_in(
         data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
         split = Split(source, start, source.size, segment.start)
         end: Position | None = None
-        for batch in walk_split(split, reader_for(data_bytes)(), options).batches():
+        for batch in replace(options, log_bytes=data_bytes).walk(split).batches():
             rows = batch.as_array()
             good = rows["verdict"] == Verdict.GOOD
             if end is None and start and not good[0]:

@@ -21,15 +21,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.findings.finding import MISSING_LOG_FILE
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile, groups
 from rmqtool.scan.first_time import first_store_time_ms
-from rmqtool.scan.log import (
-    PROOF_BYTES,
-    ScanOptions,
-    carries_record_crc,
-    first_row_from,
-    may_hold_data,
-    reader_for,
-    walk_split,
-)
+from rmqtool.scan.log import PROOF_BYTES, ScanOptions, carries_record_crc, first_row_from, may_hold_data
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.split import Split
 from rmqtool.store.directory import Store
@@ -184,14 +176,18 @@ def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilt
 def _scanned(
     part: LogSplit, whole: Split, columns: MessageBatches, row_filters: Sequence[RowFilter]
 ) -> Iterator[pa.RecordBatch]:
-    make_reader = reader_for(part.log_bytes, part.compiled)
-    scan = ScanOptions(record_crc=part.record_crc or carries_record_crc([whole]), block_size=BLOCK_SIZE)
-    start = first_row_from(whole, part.start, make_reader, scan, part.proof_bytes)
+    scan = ScanOptions(
+        record_crc=part.record_crc or carries_record_crc([whole]),
+        compiled=part.compiled,
+        block_size=BLOCK_SIZE,
+        log_bytes=part.log_bytes,
+    )
+    start = first_row_from(whole, part.start, scan, part.proof_bytes)
     is_last = part.end >= part.size
     end = whole.source.size if is_last else part.end
     if start >= end > 0:
         return
-    walk = walk_split(replace(whole, start=start, end=end), make_reader(), scan)
+    walk = scan.walk(replace(whole, start=start, end=end))
     for batch in walk.batches():
         rows = batch.as_array()
         for row_filter in row_filters:
@@ -203,7 +199,7 @@ def _scanned(
     if is_last:
         return
     behind = whole.source.size if walk.outcome.ended else walk.outcome.data_end
-    if first_row_from(whole, end, make_reader, scan, part.proof_bytes) != behind:
+    if first_row_from(whole, end, scan, part.proof_bytes) != behind:
         yield columns.range_row(part.physical_offset + behind, 0, SEAM, file_position=behind)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -27,7 +26,7 @@ from rmqtool.repair.derived.log_pass import LogReading, ReadRows
 from rmqtool.repair.derived.parallel import DispatchResult, DispatchTask, build_in_parallel
 from rmqtool.repair.derived.request import BuildOptions, BuildRequest
 from rmqtool.repair.derived.result import BuildResult, Generations
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, RecordTable, ScanOptions, open_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Segment, Store
@@ -110,20 +109,20 @@ class _Build:
         assert not self._setup.request.earlier, "what reaches below a window is told in one process only"
         limit = self._setup.request.log_end
         with (
-            self._plan(self._setup.store.commitlog) as (plan, options),
+            self._log_table(self._setup.store.commitlog) as table,
             # A task that nobody waits for any more may still write.
             tempfile.TemporaryDirectory(
                 prefix=".pieces-", dir=self.built.directory, ignore_cleanup_errors=True
             ) as name,
         ):
             folder = Path(name).absolute()
-            splits = [split for split in plan.splits if limit is None or split.physical_offset < limit]
-            work = DispatchTask(self._setup, options, plan.data_bytes, folder)
-            dispatched = tuple(self._up_to_damage(runner.map(work, splits), plan))
-            size = sum(dispatch_result.byte_count for dispatch_result in dispatched)
+            splits = [split for split in table.splits if limit is None or split.physical_offset < limit]
+            work = DispatchTask(self._setup, table.scan, folder)
+            dispatched = tuple(self._up_to_damage(runner.map(work, splits), table))
+            log_bytes, size = table.scan.log_bytes, sum(dispatch_result.byte_count for dispatch_result in dispatched)
 
             def tell(done: int, count: int) -> None:
-                self._tell(plan.data_bytes + size * done // count, plan.data_bytes + size)
+                self._tell(log_bytes + size * done // count, log_bytes + size)
 
             directory = self.built.directory
             self.built.add(build_in_parallel(self._setup, directory, dispatched, self._log, runner, folder, tell))
@@ -138,29 +137,24 @@ class _Build:
                 return
             count *= 2
 
-    @contextmanager
-    def _plan(self, segments: Sequence[Segment]) -> Iterator[tuple[LogPlan, ScanOptions]]:
+    def _log_table(self, segments: Sequence[Segment]) -> RecordTable:
         options = self._setup.options
-        with closing(plan_segments(self._setup.store.view.open, segments)) as plan:
-            yield (
-                plan,
-                ScanOptions(
-                    options.delays_ms,
-                    carries_record_crc(plan.splits),
-                    options.compiled,
-                    DISPATCH_BLOCK_SIZE,
-                    options.digest,
-                    columns_only=True,
-                    keys_of=self._setup.rules.version if self._setup.request.index else None,
-                ),
-            )
+        scan = ScanOptions(
+            options.delays_ms,
+            compiled=options.compiled,
+            block_size=DISPATCH_BLOCK_SIZE,
+            digest=options.digest,
+            columns_only=True,
+            keys_of=self._setup.rules.version if self._setup.request.index else None,
+        )
+        return open_log(self._setup.store.view.open, segments, scan, finds_crc=True)
 
     def _read(self, segments: Sequence[Segment], dispatching: EntrySelector | None = None) -> Iterator[ReadRows]:
         """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""
-        with self._plan(segments) as (plan, scan):
+        with self._log_table(segments) as table:
             options = self._setup.options
             reading = LogReading(
-                plan, scan, self._setup.request.log_end, dispatching, options.threads, options.part_bytes,
+                table, self._setup.request.log_end, dispatching, options.threads, options.part_bytes,
                 options.keeps_keys,
             )  # fmt: skip
             done = 0
@@ -168,17 +162,17 @@ class _Build:
                 self._note(read_rows)
                 yield read_rows
                 done += read_rows.size
-                self._tell(done, plan.data_bytes)
+                self._tell(done, table.scan.log_bytes)
             self.built.bad = reading.bad
 
-    def _up_to_damage(self, dispatched: Iterable[DispatchResult], plan: LogPlan) -> Iterator[DispatchResult]:
+    def _up_to_damage(self, dispatched: Iterable[DispatchResult], table: RecordTable) -> Iterator[DispatchResult]:
         """Pieces up to the one with the first thing that is no record; what is built notes them."""
         done, limit = 0, self._setup.request.log_end
         for dispatch_result in dispatched:
             if dispatch_result.read is not None:
                 self._note(dispatch_result.read)
                 done += dispatch_result.read.size
-                self._tell(done, plan.data_bytes)
+                self._tell(done, table.scan.log_bytes)
             yield dispatch_result
             self.built.bad = dispatch_result.bad
             if dispatch_result.bad is not None or (limit is not None and self.built.log_end >= limit):

@@ -13,7 +13,6 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
@@ -37,7 +36,7 @@ from rmqtool.repair.derived.log_pass import Bad, LogReading
 from rmqtool.repair.derived.request import BuildOptions, RemovedTopics
 from rmqtool.repair.derived.result import file_step
 from rmqtool.repair.machine.steps import Step, remove_file
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, plan_segments
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, open_log
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.databases.queue_database import FAMILIES, ROW_SIZE, QueueDatabase, StoredEnd, StoredEnds, row_type
 from rmqtool.store.databases.rocksdb import RowBatch, require_library, write_database
@@ -163,14 +162,13 @@ def _read_log(
             rows.put(joined_entries(parts))
         held.clear()
 
-    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
-        scan = ScanOptions(
-            options.delays_ms, carries_record_crc(plan.splits), options.compiled, DISPATCH_BLOCK_SIZE, options.digest,
-            columns_only=True,
-        )  # fmt: skip
-        reading = LogReading(
-            plan, scan, log_end, EntrySelector(settings, True, False), options.threads, options.part_bytes
-        )
+    scan = ScanOptions(
+        options.delays_ms, compiled=options.compiled, block_size=DISPATCH_BLOCK_SIZE, digest=options.digest,
+        columns_only=True,
+    )  # fmt: skip
+    with open_log(store.view.open, store.commitlog, scan, finds_crc=True) as table:
+        selector = EntrySelector(settings, True, False)
+        reading = LogReading(table, log_end, selector, options.threads, options.part_bytes)
         for read_rows in reading.rows():
             if not options.shows_tombstones:
                 log.tombstones.update(read_rows.tombstones)
@@ -184,7 +182,7 @@ def _read_log(
                 held_rows = 0
             done += read_rows.size
             if on_progress is not None:
-                on_progress(done, plan.data_bytes)
+                on_progress(done, table.scan.log_bytes)
     flush()
     return reading.bad
 

@@ -20,7 +20,7 @@ from rmqtool.engine.dispatch.index_entries import IndexEntries, batch_entries, j
 from rmqtool.engine.dispatch.index_writer import possible_times
 from rmqtool.engine.dispatch.queue_entries import NO_TEXTS, AnyRows, RowBytes, batch_bytes
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.scan.log import LogPlan, ScanOptions, is_known, map_splits, reader_for, walk_split
+from rmqtool.scan.log import RecordTable
 from rmqtool.scan.plain_rows import columns_of
 from rmqtool.scan.row_columns import (
     RowColumns,
@@ -88,8 +88,7 @@ class LogReading:
         bad: where the reading met something that is no record: (physical offset, length, finding).
     """
 
-    plan: LogPlan
-    options: ScanOptions
+    table: RecordTable
     log_end: int | None = None
     dispatching: EntrySelector | None = None
     threads: int = 1
@@ -99,18 +98,16 @@ class LogReading:
 
     def rows(self) -> Iterator[ReadRows]:
         """What was read, in the order of the log, up to the first thing that is no record, or to the wanted end."""
-        if self.threads == 1 or any(split.has_entries for split in self.plan.splits):
-            for split in self.plan.splits:
+        if self.threads == 1 or any(split.has_entries for split in self.table.splits):
+            for split in self.table.splits:
                 if (yield from self._in_one(split, split.start, split.start)):
                     return
             return
-        cut = [
-            [split] if is_known(split, self.options) else splits_of(split, self.part_bytes)
-            for split in self.plan.splits
-        ]
-        parts = LogPlan(tuple(part for splits in cut for part in splits), self.plan.data_bytes)
-        with closing(map_splits(parts, self._read_part, self.options, self.threads)) as results:
-            for split, splits in zip(self.plan.splits, cut, strict=True):
+        table = self.table
+        cut = [[split] if table.scan.is_known(split) else splits_of(split, self.part_bytes) for split in table.splits]
+        parts = [part for splits in cut for part in splits]
+        with closing(table.map(self._read_part, self.threads, parts)) as results:
+            for split, splits in zip(table.splits, cut, strict=True):
                 if (yield from self._joined(split, islice(results, len(splits)))):
                     return
 
@@ -142,8 +139,7 @@ class LogReading:
         """The rows of a file from a file position on, read from a record before it; whether the log ends in it."""
         if start >= split.source.size:
             return False
-        reader = reader_for(self.plan.data_bytes, self.options.compiled)()
-        walk = walk_split(replace(split, start=start), reader, self.options)
+        walk = self.table.scan.walk(replace(split, start=start))
         try:
             for rows, bad in self._batches(walk, split.physical_offset + position):
                 if rows is not None:

@@ -41,7 +41,7 @@ from rmqtool.repair.derived.builder import BuildContext, QueueIndexBuilder
 from rmqtool.repair.derived.gap_queue_writer import RecordOffsets
 from rmqtool.repair.derived.log_pass import Bad, LogReading, ReadRows
 from rmqtool.repair.derived.result import BuiltQueues
-from rmqtool.scan.log import LogPlan, ScanOptions
+from rmqtool.scan.log import RecordTable, ScanOptions
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.scan.split import Split
 from rmqtool.store.sink import DirectorySink, reported
@@ -143,13 +143,11 @@ class DispatchTask:
     """Dispatches any split of a log into a folder of its own.
 
     Attributes:
-        data_bytes: of the whole log.
         folder: where the folders lie, which whoever reads them sees too.
     """
 
     setup: BuildContext
-    options: ScanOptions
-    data_bytes: int
+    scan: ScanOptions
     folder: Path
 
     def __call__(self, split: Split) -> DispatchResult:
@@ -159,7 +157,7 @@ class DispatchTask:
             WriteError: the folder does not take the files.
         """
         request, dispatching = self.setup.request, self.setup.dispatching
-        reading = LogReading(LogPlan((split,), self.data_bytes), self.options, request.log_end, dispatching)
+        reading = LogReading(RecordTable((split,), self.scan), request.log_end, dispatching)
         folder = attempt_directory(self.folder, f"{split.physical_offset:020d}")
         files, read = _PieceFiles(folder, self.setup.queue_filter), None
         with reported(folder):

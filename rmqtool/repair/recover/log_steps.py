@@ -19,7 +19,7 @@ from rmqtool.formats.queue_name import topic_text
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import Remove, Step, remove_file, replace_file, write_range
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.log import ScanOptions, open_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
@@ -183,8 +183,8 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
     messages = lost_bytes = 0
     by_topic: dict[str, int] = {}
     reaching = [segment for segment in store.commitlog if segment.end > log_end]
-    with closing(plan_segments(store.view.open, reaching)) as plan:
-        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.splits))):
+    with open_log(store.view.open, reaching, ScanOptions(delays_ms), finds_crc=True) as table:
+        for batch in table.batches():
             rows = batch.as_array()
             rows = rows[
                 (rows["physical_offset"] >= log_end) & (rows["verdict"] == Verdict.GOOD) & (rows["topic_length"] > 0)

@@ -58,7 +58,7 @@ from rmqtool.repair.recover.log_steps import (
     tail_begin,
     tail_steps,
 )
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, plan_segments, scan_log
+from rmqtool.scan.log import LogFile, RecordTable, ScanOptions, open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import OnProgress
@@ -409,8 +409,8 @@ def cut_offset(store: Store, physical_offset: int, delays_ms: tuple[int, ...]) -
     """
     around = [segment for segment in store.commitlog if segment.start <= physical_offset <= segment.end]
     edges: set[int] = set()
-    with closing(plan_segments(store.view.open, around)) as plan:
-        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.splits))):
+    with open_log(store.view.open, around, ScanOptions(delays_ms), finds_crc=True) as table:
+        for batch in table.batches():
             rows = batch.as_array()
             rows = rows[rows["verdict"] == Verdict.GOOD]
             edges.update(rows["physical_offset"].tolist())
@@ -462,17 +462,15 @@ def misplaced_records(
 
 def _order(store: Store, settings: DispatchSettings, log_end: int, delays_ms: tuple[int, ...]) -> QueueOrder:
     order = QueueOrder(begins_at_zero=bool(store.commitlog) and store.commitlog[0].start == 0)
-    plan = plan_log([LogFile(partial(store.view.open, segment.path), segment.start) for segment in store.commitlog])
-    try:
-        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.splits))):
+    files = [LogFile(partial(store.view.open, segment.path), segment.start) for segment in store.commitlog]
+    with RecordTable.of(files, ScanOptions(delays_ms), finds_crc=True) as table:
+        for batch in table.batches():
             rows = batch.as_array()
             rows = message_rows(rows[rows["physical_offset"] < log_end])
             if not rows.size:
                 continue
             for entries in queue_entries(rows, batch.topics, batch_bytes(batch), settings, by_bytes=True):
                 order.take(entries)
-    finally:
-        plan.close()
     return order
 
 

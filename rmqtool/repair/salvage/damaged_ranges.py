@@ -17,7 +17,7 @@ from rmqtool.findings.finding import MISSING_LOG_FILE, Finding
 from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.repair.recover.log_steps import TAIL, loss_behind, tail_begin
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
+from rmqtool.scan.log import ScanOptions, open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Store
@@ -251,8 +251,8 @@ def scan_context(
     order = QueueOrder(begins_at_zero=bool(store.commitlog) and store.commitlog[0].start == 0)
     neighbors: list[tuple[Neighbor | None, Neighbor | None]] = []
     last: Neighbor | None = None
-    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
-        for batch in scan_log(plan, options):
+    with open_log(store.view.open, store.commitlog, options) as table:
+        for batch in table.batches():
             rows = batch.as_array()
             if (rows["verdict"] == Verdict.STALE).any():
                 break

@@ -49,7 +49,7 @@ from rmqtool.repair.salvage.record_repair import (
 )
 from rmqtool.repair.salvage.replica import Replica
 from rmqtool.repair.salvage.report import SalvageResult
-from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments
+from rmqtool.scan.log import ScanOptions, open_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Settings, Store, survey
@@ -187,9 +187,10 @@ class _Planner:
         build = options.build
         settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
         drafted = survey(draft.view(), settings)
-        with closing(plan_segments(drafted.view.open, drafted.commitlog)) as plan:
-            has_crc = (build.record_crc and rules.record_crc) or carries_record_crc(plan.splits)
-        scan = ScanOptions(build.delays_ms, has_crc, build.compiled)
+        scan = ScanOptions(build.delays_ms, build.record_crc and rules.record_crc, build.compiled)
+        if not scan.record_crc:
+            with open_log(drafted.view.open, drafted.commitlog, scan, finds_crc=True) as table:
+                scan = replace(scan, record_crc=table.scan.record_crc)
         return cls(rules, options, draft, settings, dispatch_settings(store, rules, build), scan)
 
     def survey_draft(self) -> Store:

@@ -7,7 +7,7 @@ own offset, and if the replica holds the same records next to the damage as this
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange, Neighbor
 from rmqtool.scan.judge import judge_frame
-from rmqtool.scan.log import ScanOptions, reader_for, walk_split
+from rmqtool.scan.log import ScanOptions
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
 from rmqtool.store.directory import survey
@@ -126,7 +126,7 @@ class Replica:
         filling = Split(
             source, damaged.start - file.start, min(damaged.end, file.end) - file.start, file.start, more_follows=True
         )
-        for batch in walk_split(filling, reader_for(damaged.length, options.compiled)(), options).batches():
+        for batch in replace(options, log_bytes=damaged.length).walk(filling).batches():
             for row in batch.as_rows():
                 end = row.physical_offset + row.size
                 is_blank = row.magic == commitlog.MAGIC_BLANK

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
-from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.reading.resurrected_tail import resurrected_tail
 from rmqtool.errors import UnreadableError
-from rmqtool.findings.finding import Finding, Severity
+from rmqtool.findings.finding import Severity
 from rmqtool.findings.registry import finding
 from rmqtool.formats import system_flag
-from rmqtool.formats.queue_name import TypedQueueKey
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.judge import TopicTable
-from rmqtool.scan.log import ScanOptions, is_known, reader_for, walk_split
+from rmqtool.scan.log import ScanOptions
 from rmqtool.scan.row_columns import by_name
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
@@ -71,14 +69,16 @@ def check_part(walk: Walk, context: VerifyContext, path: str) -> PartResult:
     split = walk.split
     result = SplitResult(split.physical_offset, path, split.physical_offset, split.physical_offset)
     result.file_size = split.source.size
-    chunk, of_queues = LogChunk(context), OfQueues()
+    chunk, of_queues, of_second = LogChunk(context), QueueFindings(), QueueFindings()
     for batch in walk.batches():
         chunk.take(batch)
         if chunk.is_full:
-            _compare_chunk(walk, context, chunk, result, of_queues)
-    _compare_chunk(walk, context, chunk, result, of_queues)
-    result.findings += of_queues.first.all
-    result.findings += of_queues.of_second(context)
+            _compare_chunk(walk, context, chunk, result, of_queues, of_second)
+    _compare_chunk(walk, context, chunk, result, of_queues, of_second)
+    result.findings += of_queues.all
+    if context.second is not None and context.store.second_database is not None:
+        directory = context.store.second_database.directory  # what is wrong with records, the other queues say
+        result.findings += [one for one in of_second.all if one.file == directory]
     result.left_out_bytes = chunk.left_out_bytes
     data_end = split.physical_offset + walk.outcome.data_end
     result.scanned_end = max(result.scanned_end, data_end)
@@ -128,24 +128,15 @@ def _settle(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
         result.tail_bytes = rest if not result.record_count and not result.reported_bytes else 0
 
 
-@dataclass
-class OfQueues:
-    """The findings about the queues of a store, and about those of its database where it has both."""
-
-    first: QueueFindings = field(default_factory=QueueFindings)
-    second: QueueFindings = field(default_factory=QueueFindings)
-
-    def of_second(self, context: VerifyContext) -> list[Finding]:
-        """What is wrong with the units of the database; what is wrong with records, the other queues say."""
-        if context.second is None or context.store.second_database is None:
-            return []
-        directory = context.store.second_database.directory
-        return [new_finding for new_finding in self.second.all if new_finding.file == directory]
-
-
 def _compare_chunk(
-    walk: Walk, context: VerifyContext, chunk: LogChunk, result: SplitResult, of_queues: OfQueues
+    walk: Walk,
+    context: VerifyContext,
+    chunk: LogChunk,
+    result: SplitResult,
+    of_queues: QueueFindings,
+    of_second: QueueFindings,
 ) -> None:
+    """Compare a chunk with queues, database and index, add what it comes to, and forget it."""
     if chunk.is_empty:
         return
     lookup = chunk.lookup()
@@ -153,7 +144,7 @@ def _compare_chunk(
     odd_times = time_findings(context, lookup, result.last_record[1] if result.last_record else 0)
     result.findings += odd_times
     if context.crosses:
-        queues = QueueMatch(context, lookup, of_queues.first)
+        queues = QueueMatch(context, lookup, of_queues)
         expected = None if _agrees(context, chunk, lookup) else chunk.queues()
         if expected is not None:
             result.findings += batch_offset_findings(context, lookup, expected.values())
@@ -161,9 +152,15 @@ def _compare_chunk(
             result.missing += queues.missing
             lost = queues.lost
         if context.options.digest is not None:
-            _note_placed(expected, queues, result)
+            if expected is not None and queues.agrees:
+                for entries in expected.values():
+                    result.placed.take(entries)
+            else:
+                result.placed.spoil()
         if context.second is not None and expected is not None and not _agrees(context.second, chunk, lookup):
-            _check_second(context.second, lookup, expected, result, of_queues.second)
+            in_second = QueueMatch(context.second, lookup, of_second)
+            in_second.run({key: entries for key, entries in expected.items() if not key[2]})
+            result.missing_in_second += in_second.missing
         if context.index:
             index = IndexMatch(
                 context, lookup, [*queues.doubtful, *(time_finding.physical_offset or 0 for time_finding in odd_times)]
@@ -179,34 +176,12 @@ def _compare_chunk(
     chunk.clear()
 
 
-def _check_second(
-    context: VerifyContext,
-    lookup: RowsLookup,
-    expected: dict[TypedQueueKey, QueueEntries],
-    result: SplitResult,
-    findings: QueueFindings,
-) -> None:
-    """Compare the database of a store that has its queues in files too."""
-    queues = QueueMatch(context, lookup, findings)
-    queues.run({key: entries for key, entries in expected.items() if not key[2]})
-    result.missing_in_second += queues.missing
-
-
 def _agrees(context: VerifyContext, chunk: LogChunk, lookup: RowsLookup) -> bool:
     """Whether the units of all queues are those of the chunk, as far as that is seen without asking each queue."""
     messages = chunk.plain_messages() if context.order is not None and not context.batch_queues else None
     if context.order is None or messages is None:
         return False
     return context.order.agrees(lookup.begin, lookup.end, messages, lookup.topics)
-
-
-def _note_placed(expected: dict[TypedQueueKey, QueueEntries] | None, queues: QueueMatch, result: SplitResult) -> None:
-    """Keep which queue offsets the chunk's messages have, if all have their units."""
-    if expected is None or not queues.agrees:
-        result.placed.spoil()
-        return
-    for entries in expected.values():
-        result.placed.take(entries)
 
 
 def _count(lookup: RowsLookup, result: SplitResult) -> None:
@@ -236,11 +211,6 @@ def _count(lookup: RowsLookup, result: SplitResult) -> None:
         result.end = max(result.end, int(behind["physical_offset"] + behind["size"]))
 
 
-def _is_cut(properties: bytes) -> bool:
-    """Whether the end of them is missing, or a sector within them: a single zero byte may as well be a value's."""
-    return properties.endswith(b"\0") or bytes(SECTOR_BYTES) in properties
-
-
 def _check_last(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
     """A last record that was cut inside its properties passes every check, with zeros in them (pitfall P20)."""
     if result.last_record is None or context.live_end is not None:
@@ -252,7 +222,9 @@ def _check_last(walk: Walk, context: VerifyContext, result: SplitResult) -> None
         block = bytes(walk.window.bytes_at(position + row.size - length, length)) if length > 0 else b""
     except UnreadableError:
         return
-    if row.verdict == Verdict.GOOD and _is_cut(block) and result.end == result.last_record[0] + row.size:
+    # A single zero byte within them may as well be a value's.
+    is_cut = block.endswith(b"\0") or bytes(SECTOR_BYTES) in block
+    if row.verdict == Verdict.GOOD and is_cut and result.end == result.last_record[0] + row.size:
         zeros = block.index(b"\0")
         result.findings.append(
             finding(
@@ -299,6 +271,7 @@ def _check_tail(walk: Walk, context: VerifyContext, result: SplitResult) -> None
     result.findings.append(of_tail)
 
 
+T = TypeVar("T")
 SplitFile = tuple[Split, str]
 """A split, and the path of its file."""
 
@@ -312,42 +285,31 @@ class SplitCheck:
     """
 
     context: VerifyContext
-    data_bytes: int
     scan: ScanOptions
     until: float | None
 
     def __call__(self, split: SplitFile) -> SplitResult | None:
         """The result of a split; None where the time was up before it was begun."""
-        if self._is_late():
-            return None
-        try:
-            return check_split(self.walk(split[0]), self.context, split[1])
-        finally:
-            split[0].source.close()
+        return self._checked(check_split, split)
 
     def part(self, split: SplitFile) -> PartResult | None:
         """The result of a part of a split; None where the time was up before it was begun."""
-        if self._is_late():
-            return None
-        try:
-            return check_part(self.walk(split[0]), self.context, split[1])
-        finally:
-            split[0].source.close()
+        return self._checked(check_part, split)
 
     def joined(self, split: SplitFile, parts: Sequence[PartResult]) -> SplitResult | None:
         """The result of a split of its parts; None where it has to be checked in one."""
         try:
-            return merge_parts(parts, self.walk(split[0]), self.context)
+            return merge_parts(parts, self.scan.walk(split[0]), self.context)
         finally:
             split[0].source.close()
 
-    def walk(self, split: Split) -> Walk:
-        """A walk over a split, not begun."""
-        reader = reader_for(self.data_bytes, self.scan.compiled)()
-        return walk_split(split, reader, self.scan)
-
-    def _is_late(self) -> bool:
-        return self.until is not None and time.time() >= self.until
+    def _checked(self, check: Callable[[Walk, VerifyContext, str], T], split: SplitFile) -> T | None:
+        if self.until is not None and time.time() >= self.until:
+            return None
+        try:
+            return check(self.scan.walk(split[0]), self.context, split[1])
+        finally:
+            split[0].source.close()
 
 
 def check_in_parallel(
@@ -368,7 +330,7 @@ def check_in_parallel(
     for at in range(0, len(splits), threads.threads):
         group = splits[at : at + threads.threads]
         parts = [
-            splits_of(split, count=count) if cuts and not is_known(split, check.scan) else [split] for split, _ in group
+            splits_of(split, count=count) if cuts and not check.scan.is_known(split) else [split] for split, _ in group
         ]
         results = _first_results(check, group, parts, threads)
         again = [split for split, result in zip(group, results, strict=True) if result is None]

@@ -17,7 +17,7 @@ from rmqtool.engine.dispatch.placed_messages import QUESTION, QUEUES_MAX
 from rmqtool.errors import UnreadableError
 from rmqtool.findings.account import Account, FileAccount
 from rmqtool.findings.finding import Finding
-from rmqtool.scan.log import ScanOptions
+from rmqtool.scan.log import RecordTable
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.scan.split import Split
 from rmqtool.verify.survey.context import VerifyContext
@@ -37,17 +37,14 @@ class SeenSplits:
     """The splits of one run of a check, in its context.
 
     Args:
-        splits: of all files that hold data.
         seen_files: what was seen of each queue and index file; see `Seen`.
     """
 
-    def __init__(
-        self, context: VerifyContext, scan: ScanOptions, splits: Sequence[Split], seen_files: Sequence[object]
-    ) -> None:
-        store = context.store
+    def __init__(self, context: VerifyContext, table: RecordTable, seen_files: Sequence[object]) -> None:
+        store, scan = context.store, table.scan
         self._digest = context.options.digest
         extensions = [segment.path for queue in store.extensions.values() for segment in queue.segments]
-        files = [*(split.source.name for split in splits), *extensions]
+        files = [*(split.source.name for split in table.splits), *extensions]
         is_told_by_files = context.live_end is None and store.queue_database is None and context.second is None
         made_of = identities(files, store.view.open, self._digest) if is_told_by_files else UNKNOWN
         self._terms: tuple[object, ...] | None = None

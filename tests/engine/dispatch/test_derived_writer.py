@@ -17,7 +17,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT
 from rmqtool.formats.index import ENTRY, HEADER, entry_position
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.log import LogFile, RecordTable, ScanOptions
 from rmqtool.store.sink import DirectorySink, TrackingSink
 from rmqtool.store.source import FileSource
 from tests import golden_stores
@@ -113,15 +113,13 @@ def _derive(name: str, store: Path, target: Path, *, compiled: bool) -> int:
     )
     paths = sorted((path for path in store.glob("commitlog*/*") if path.name.isdigit()), key=lambda path: path.name)
     files = [LogFile(lambda path=path: FileSource.open(path), int(path.name)) for path in paths]  # type: ignore[misc]
-    plan = plan_log(files)
     options = ScanOptions(
         delays_ms=parse_delay_levels(config.get("messageDelayLevel", DEFAULT_DELAY_LEVELS)),
-        record_crc=carries_record_crc(plan.splits),
         compiled=compiled,
     )
     first = max(DISPATCHED_FROM.get(name, (0, ""))[0], int(paths[0].name) if paths else 0)
     end = _dispatched_end(name)
-    for batch in scan_log(plan, options):
+    for batch in RecordTable.of(files, options, finds_crc=True).batches():
         rows = batch.as_array()
         rows = rows[rows["physical_offset"] >= first]
         if end is not None:
@@ -130,7 +128,6 @@ def _derive(name: str, store: Path, target: Path, *, compiled: bool) -> int:
     writer.finish(clean=not (store / "abort").exists())
     writer.sync()
     sink.close()
-    plan.close()
     assert not writer.refused
     return first
 

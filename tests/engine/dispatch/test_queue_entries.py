@@ -28,9 +28,8 @@ from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.index import key_hash
 from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.properties import decode_properties, encode_properties
-from rmqtool.scan.log import ScanOptions, walk_split
+from rmqtool.scan.log import ScanOptions
 from rmqtool.scan.split import whole_file
-from rmqtool.scan.walk import PlainReader
 from rmqtool.store.sink import TrackingSink
 from rmqtool.store.source import BytesSource
 from tests.formats.reference import key_texts
@@ -90,7 +89,7 @@ def _scan(messages: Sequence[Message]) -> Scanned:
     log = b""
     for number, message in enumerate(messages):
         log += _record(message, len(log), number)
-    walk = walk_split(whole_file(BytesSource("log", log), 0, more_follows=False), PlainReader(), ScanOptions())
+    walk = ScanOptions(compiled=False).walk(whole_file(BytesSource("log", log), 0, more_follows=False))
     batches = list(walk.batches())
     rows = np.concatenate([batch.as_array() for batch in batches])
     assert len(rows) == len(messages)

@@ -20,7 +20,7 @@ from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.derived.builder import dispatch_settings
 from rmqtool.repair.derived.request import BuildOptions
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.log import LogFile, RecordTable, ScanOptions
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store
@@ -56,9 +56,9 @@ def content_of(store: Store, rules: BrokerRules, build: BuildOptions | None = No
     build = build or BuildOptions()
     settings = dispatch_settings(store, rules, build)
     found = Content()
-    plan = plan_log([LogFile(partial(store.view.open, each.path), each.start) for each in store.commitlog])
-    try:
-        for batch in scan_log(plan, ScanOptions(build.delays_ms, carries_record_crc(plan.splits), compiled=False)):
+    files = [LogFile(partial(store.view.open, each.path), each.start) for each in store.commitlog]
+    with RecordTable.of(files, ScanOptions(build.delays_ms, compiled=False), finds_crc=True) as table:
+        for batch in table.batches():
             rows = batch.as_array()
             stale = np.flatnonzero(rows["verdict"] == Verdict.STALE)
             good = message_rows(rows[: int(stale[0])] if stale.size else rows)
@@ -75,8 +75,6 @@ def content_of(store: Store, rules: BrokerRules, build: BuildOptions | None = No
                     (found.tombstones if place in marked else found.standings).add(one)
             if stale.size:
                 break
-    finally:
-        plan.close()
     return found
 
 
