@@ -22,9 +22,9 @@ from benchmarks.logs import TEXT, log_files, write_log
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import best, walk_all
 from rmqtool.commands.app import run
+from rmqtool.memory import keep_freed_memory
 from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import json_parts
-from rmqtool.scan.freed_memory import keep_freed_memory
 
 COMMAND = "python -m benchmarks.dump"
 BODY_LENGTHS = {"100 B": 100, "1 KiB": 1 << 10}

@@ -32,8 +32,8 @@ from benchmarks.scan import AS_INSTALLED, Ran, over_blocks, run_process, walk_al
 from benchmarks.stores import BOTH_COMPILERS, VERSION, write_store
 from benchmarks.terabyte import torn_terabyte
 from benchmarks.verify import LOG_FILE_SIZE, STORES, broker_load, verified
+from rmqtool.memory import keep_freed_memory
 from rmqtool.scan.checksum import crc32
-from rmqtool.scan.freed_memory import keep_freed_memory
 from rmqtool.scan.log import LogFile
 from tests.broker.broker import Judge
 

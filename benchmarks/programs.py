@@ -70,9 +70,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.repair.derived.build import build
-from rmqtool.repair.derived.request import BuildRequest
+from rmqtool.repair.derived.result import BuildRequest
 from rmqtool.repair.machine.digest import digest_of
-from rmqtool.scan.freed_memory import keep_freed_memory
+from rmqtool.memory import keep_freed_memory
 from rmqtool.store.directory import survey
 from rmqtool.store.source import FileSource
 from rmqtool.store.view import open_directory

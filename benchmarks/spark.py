@@ -24,7 +24,7 @@ from benchmarks.results import machine, table, write_section
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.spark import spark
 from rmqtool.pipeline.frames import table_frame
-from rmqtool.pipeline.runner import SparkRunner
+from rmqtool.pipeline.session import SparkRunner
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.pipeline.tables.table import parts, read_part, table_of
 from rmqtool.scan.log import LogFile, RecordTable, ScanOptions

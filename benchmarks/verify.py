@@ -21,13 +21,13 @@ from benchmarks.results import machine, table, write_section
 from benchmarks.scan import over_blocks, run_python
 from benchmarks.stores import BOTH_COMPILERS, VERSION, write_store
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.memory import keep_freed_memory
 from rmqtool.scan.checksum import crc32
-from rmqtool.scan.freed_memory import keep_freed_memory
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
+from rmqtool.verify.survey.result import Summary
 from tests.broker.broker import Judge
 
 COMMAND = "python -m benchmarks.verify"

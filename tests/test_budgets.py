@@ -16,14 +16,18 @@ from tests.sources import Source, package_imports, project_sources, source
 
 PACKAGE = Path(__file__).resolve().parent.parent / "rmqtool"
 
-LINES_MAX = 96_000
+LINES_MAX = 92_000
 SHORT_FUNCTION_LINES = 4
-SHORT_FUNCTIONS_MAX = 2_440
+SHORT_FUNCTIONS_MAX = 1_935
 OWN_FILE_LINES_MIN = 100
 """Lines of a file that one other file alone imports, from which on it is a page of its own."""
 OWN_FILES = {
+    "rmqtool/answer/": "each is the answer to one command",
+    "rmqtool/commands/": "each is a command, which is loaded when it is typed",
     "rmqtool/findings/": "each is one chapter of the catalogue, which `registry` joins",
     "rmqtool/fixtures/damages/": "each is one kind of damage, which the catalogue of damages joins",
+    "rmqtool/fixtures/recipe": "each is a recipe, or what a store that is made of one must come to",
+    "rmqtool/report/check_formats": "what `verify` says to CI systems, as its screen says it to people",
     "rmqtool/report/screens/": "each is the screen of the command of its name",
     "rmqtool/scan/kernels/": "each is compiled by itself, when it is first called",
 }

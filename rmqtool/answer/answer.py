@@ -5,19 +5,158 @@ A step names a command only where that accepts the store and has something to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import chain
+from typing import Any, Final, Self
 
-from rmqtool.answer.assessment import Assessment, StoreVerdict
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.errors import UnknownSizeError, how_to_install
+from rmqtool.findings.finding import (
+    MISSING_LOG_FILE,
+    REBUILD_COMPACTION,
+    REBUILD_DELAYS,
+    REBUILD_TIMER,
+    REBUILD_TOPICS,
+    Finding,
+    Severity,
+)
 from rmqtool.repair.recover.log_steps import demand_shown_size
+from rmqtool.report.text import counted
 from rmqtool.sides.timer.loaded import timer_files
-from rmqtool.sides.unread import ReadBy
+from rmqtool.sides.unread import ReadBy, UnreadFiles
+from rmqtool.store.directory import SIZE_UNKNOWN
 from rmqtool.store.dledger_files import with_dledger_log
-from rmqtool.store.unproven_sizes import SIZE_UNKNOWN
+
+NAMED_MAX: Final = 3
+"""Files or kinds of files that a headline names; the rest is counted."""
+
+
+class StoreVerdict(StrEnum):
+    """In the order of consequence: the first that applies is the verdict."""
+
+    LOG_MISSING = "log-missing"
+    NOT_READABLE = "not-readable"
+    WILL_NOT_START = "will-not-start"
+    WOULD_LOSE = "would-lose"
+    DAMAGED = "damaged"
+    INCONSISTENT = "inconsistent"
+    NOT_FULLY_CHECKED = "not-fully-checked"
+    OK = "ok"
+
+    @property
+    def words(self) -> str:
+        """As a headline begins."""
+        return self.value.upper().replace("-", " ")
+
+
+@dataclass(frozen=True)
+class MissingLog:
+    """A commit log, or a directory of it, that is not where it is looked for.
+
+    Attributes:
+        text: what is missing, as a sentence.
+        options: name directories in which the log may be; empty where none is known.
+    """
+
+    text: str
+    options: str = ""
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What is known of a store, and what is not.
+
+    Attributes:
+        log_missing: why messages cannot be there; None where all of the log is there.
+        unreadable: what this user may not read, as sentences; of the log first.
+        reader: the command that reads it, as a sentence.
+        start_failures: broker version and why it does not start.
+        lost: messages that a start, or the repair in question, gives up.
+        damaged: records that cannot be read, or are not what was written.
+        missing_files: files of the log that are missing between others, or that the queues point into.
+        inconsistent: what does not match the log, as a sentence; None where all that was checked does.
+        not_looked_at: what a broker uses and this command did not look at.
+    """
+
+    log_missing: MissingLog | None = None
+    unreadable: tuple[str, ...] = ()
+    reader: str = ""
+    start_failures: Mapping[str, str] = field(default_factory=dict)
+    lost: int = 0
+    damaged: int = 0
+    missing_files: int = 0
+    inconsistent: str | None = None
+    not_looked_at: tuple[UnreadFiles, ...] = ()
+
+    @property
+    def verdict(self) -> StoreVerdict:
+        """The first that applies."""
+        applies = {
+            StoreVerdict.LOG_MISSING: self.log_missing is not None,
+            StoreVerdict.NOT_READABLE: bool(self.unreadable),
+            StoreVerdict.WILL_NOT_START: bool(self.start_failures),
+            StoreVerdict.WOULD_LOSE: self.lost > 0,
+            StoreVerdict.DAMAGED: self.damaged + self.missing_files > 0,
+            StoreVerdict.INCONSISTENT: self.inconsistent is not None,
+            StoreVerdict.NOT_FULLY_CHECKED: bool(self.not_looked_at),
+        }
+        return next((verdict for verdict in StoreVerdict if applies.get(verdict)), StoreVerdict.OK)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence, with the number that matters."""
+        verdict = self.verdict
+        return f"{verdict.words}: {self._text(verdict)}"
+
+    def with_coverage(self, *further: UnreadFiles) -> Self:
+        """The same, with more that was not looked at."""
+        return replace(self, not_looked_at=tuple(dict.fromkeys(chain(self.not_looked_at, further))))
+
+    def as_json(self) -> dict[str, Any]:
+        """What every command that judges a store has in its JSON."""
+        return {
+            "verdict": self.verdict.value,
+            "headline": self.headline,
+            "not_looked_at": [files.as_json() for files in self.not_looked_at],
+        }
+
+    def _text(self, verdict: StoreVerdict) -> str:
+        match verdict:
+            case StoreVerdict.LOG_MISSING:
+                return self.log_missing.text if self.log_missing is not None else ""
+            case StoreVerdict.NOT_READABLE:
+                return f"{_some(self.unreadable)}. {self.reader}".strip()
+            case StoreVerdict.WILL_NOT_START:
+                versions = ", ".join(self.start_failures)
+                reasons = "; ".join(dict.fromkeys(self.start_failures.values()))
+                if len(self.start_failures) > 1:
+                    return f"brokers ({versions}) fail at {reasons}"
+                return f"a broker {versions} fails at {reasons}"
+            case StoreVerdict.WOULD_LOSE:
+                return f"{counted(self.lost, 'message')} would be lost"
+            case StoreVerdict.DAMAGED:
+                parts = []
+                if self.damaged:
+                    parts.append(f"{counted(self.damaged, 'record')} unreadable or wrong")
+                if self.missing_files:
+                    parts.append(f"{counted(self.missing_files, 'log file')} missing")
+                return "; ".join(parts)
+            case StoreVerdict.INCONSISTENT:
+                return self.inconsistent or ""
+            case StoreVerdict.NOT_FULLY_CHECKED:
+                left_out = _some([files.text for files in self.not_looked_at])
+                return f"no problems in what was checked; not checked: {left_out}"
+            case StoreVerdict.OK:
+                return "no problems found"
+
+
+def _some(texts: list[str] | tuple[str, ...]) -> str:
+    shown = "; ".join(texts[:NAMED_MAX])
+    return shown + (f" and {len(texts) - NAMED_MAX} more" if len(texts) > NAMED_MAX else "")
 
 
 @dataclass(frozen=True)
@@ -121,7 +260,7 @@ def unknown_to_repair(
         if not (queues or index):
             return
         from rmqtool.repair.derived.builder import dispatch_settings, index_shape_of, sizes_of
-        from rmqtool.repair.derived.request import BuildOptions
+        from rmqtool.repair.derived.result import BuildOptions
 
         store = with_dledger_log(store) if opened.rules.dledger else store
         if queues and store.queue_database is None:  # units in RocksDB are in no file of a set size
@@ -131,3 +270,112 @@ def unknown_to_repair(
             index_shape_of(store, demands=True)
     except UnknownSizeError as error:
         yield str(error).removeprefix(f"{store.view.label}: ")
+
+
+ABORT: Final = "store.abort-present"
+TAIL: Final = "commitlog.resurrected-tail"
+_OF_FILES: Final = frozenset(
+    {
+        "commitlog.wrong-file-size",
+        "commitlog.empty-file",
+        "commitlog.stray-file",
+        "commitlog.missing-end-blank",
+        "dledger.unloadable-file",
+    }
+)
+"""Errors about files of the log as such: every record can be read."""
+_LOGS: Final = ("commitlog.", "dledger.")
+_NOT_DERIVED: Final = ("commitlog", "config", "dledger", "store")
+"""Kinds of findings that do not say that something differs from the log."""
+_URGENT: Final = ("undo", "salvage", "recover", "rebuild")
+"""Commands that repair more than the ones after them; what is left are parts of `rebuild`."""
+
+
+_ALONE: Final = frozenset(
+    part
+    for repair in (REBUILD_TIMER, REBUILD_DELAYS, REBUILD_TOPICS, REBUILD_COMPACTION)
+    for part in repair.split()[1:]
+)
+"""Parts of `rebuild` that are rebuilt alone, after the others."""
+
+
+class FindingTally:
+    """What findings come to."""
+
+    def __init__(self) -> None:
+        self.damaged = 0
+        self.missing_files = 0
+        self.crashed = False
+        self.cut: str | None = None
+        """The command that ends the log before records that came back; a person decides."""
+        self.came_back = 0
+        self._others: dict[str, int] = {}
+        self._repairs: dict[str, set[str]] = {}
+        self._remedies: dict[str, str] = {}
+
+    def add(self, finding: Finding, remedy: str = "") -> None:
+        """Count a finding.
+
+        Args:
+            remedy: what the catalog says repairs it.
+        """
+        if finding.severity is Severity.NOTE:
+            return
+        if finding.id == TAIL:
+            self.cut, self.came_back = finding.repair, finding.count
+            return
+        if finding.repair is not None:
+            self._repairs.setdefault(finding.repair, set()).add(finding.id)
+        else:
+            self._remedies.setdefault(finding.id, remedy)
+        is_of_log = finding.id.startswith(_LOGS) and finding.severity is Severity.ERROR
+        if finding.id == MISSING_LOG_FILE:
+            self.missing_files += finding.count
+        elif is_of_log and finding.id not in _OF_FILES:
+            self.damaged += finding.count
+        elif finding.id == ABORT:
+            self.crashed = True
+        else:
+            self._others[finding.id] = self._others.get(finding.id, 0) + finding.count
+
+    def repair(self, *, abort_stays: bool = False) -> str | None:
+        """The one command that repairs most of it; None where none does.
+
+        Args:
+            abort_stays: whether no command may mark the store as cleanly shut down.
+        """
+        repairs = {repair for repair, ids in self._repairs.items() if not abort_stays or ids != {ABORT}}
+        for command in _URGENT:
+            if command in repairs:
+                return command
+        parts = sorted({part for repair in repairs for part in repair.split()[1:]})
+        parts = [part for part in parts if part not in _ALONE] or parts[:1]
+        return " ".join(["rebuild", *parts]) if repairs else None
+
+    def is_about(self, kind: str) -> bool:
+        """Whether a finding is about files of a kind, which is the first part of its id."""
+        return any(finding_id.startswith(f"{kind}.") for finding_id in self._others)
+
+    @property
+    def remedy(self) -> str | None:
+        """What answers the first finding that no command answers, as a sentence."""
+        return next((f"{kind}: {text}" for kind, text in self._remedies.items()), None)
+
+    def inconsistent(self, *, is_log_decoded: bool) -> str | None:
+        """What does not match the log, as a sentence; None where all that was checked does."""
+        counts: Counter[str] = Counter()
+        for finding_id, count in self._others.items():
+            counts[finding_id.partition(".")[0]] += count
+        own = [f"{counts.pop(kind)} in {kind}" for kind in _NOT_DERIVED if kind in counts]
+        parts = []
+        if self.came_back:
+            what = "record of the commit log is" if self.came_back == 1 else "records of the commit log are"
+            parts.append(f"the last {self.came_back} {what} older than the one before: a truncated tail came back")
+        if counts:
+            verb = "does" if len(counts) == 1 else "do"
+            parts.append(f"{', '.join(sorted(counts))} {verb} not match the commit log ({counts.total()})")
+        if own:
+            parts.append(f"findings: {', '.join(own)}")
+        if self.crashed and is_log_decoded:
+            parts.append("the broker did not stop cleanly")
+        return "; ".join(parts) or None

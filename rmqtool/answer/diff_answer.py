@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rmqtool.answer.answer import Answer, NextStep, blocked_step, cut_step
-from rmqtool.answer.assessment import Assessment, StoreVerdict
+from rmqtool.answer.answer import Answer, Assessment, NextStep, StoreVerdict, blocked_step, cut_step
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.presence import missing_log, reader_command

@@ -7,13 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rmqtool.answer.answer import Answer, NextStep, blocked_step, repair_step, undecoded_step, unknown_to_repair
-from rmqtool.answer.assessment import NAMED_MAX, Assessment, StoreVerdict
+from rmqtool.answer.answer import (
+    NAMED_MAX,
+    Answer,
+    Assessment,
+    NextStep,
+    StoreVerdict,
+    blocked_step,
+    repair_step,
+    undecoded_step,
+    unknown_to_repair,
+)
 from rmqtool.answer.beside_log import BesideLog
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.presence import missing_log, reader_command, unreadable_files
-from rmqtool.engine.queues.shown_topics import shown_topics
+from rmqtool.engine.queues.kinds import shown_topics
 from rmqtool.engine.rules.topic_names import may_be_deleted
 from rmqtool.findings.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_QUEUES, REBUILD_TIMER
 from rmqtool.findings.registry import BY_ID

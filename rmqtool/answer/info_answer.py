@@ -6,18 +6,26 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from rmqtool.answer.answer import Answer, NextStep, blocked_step, repair_step, undecoded_step, unknown_to_repair
-from rmqtool.answer.assessment import Assessment, StoreVerdict
+from rmqtool.answer.answer import (
+    Answer,
+    Assessment,
+    FindingTally,
+    NextStep,
+    StoreVerdict,
+    blocked_step,
+    repair_step,
+    undecoded_step,
+    unknown_to_repair,
+)
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.start import assessment_of_files
-from rmqtool.answer.tally import FindingTally
 from rmqtool.engine.reading.log_presence import may_hold_messages
 from rmqtool.engine.reading.summary import Shutdown, StoreSummary
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.findings.finding import REBUILD_DELAYS
 from rmqtool.findings.registry import BY_ID
-from rmqtool.forecast.demands import demand_simulated
+from rmqtool.forecast.unsimulated import demand_simulated
 from rmqtool.report.text import counted
 from rmqtool.sides.kinds import unread_files
 from rmqtool.sides.unread import UnreadFiles

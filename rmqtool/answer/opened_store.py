@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rmqtool.engine.reading.named_sizes import UnreadSizes, unread_sizes
+from rmqtool.engine.reading.version_evidence import UnreadSizes, unread_sizes
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.settings import read_settings
 from rmqtool.errors import RefusedError

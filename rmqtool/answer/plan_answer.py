@@ -7,12 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rmqtool.answer.answer import Answer, NextStep, blocked_step, cut_step, undecoded_step
-from rmqtool.answer.assessment import Assessment, StoreVerdict
+from rmqtool.answer.answer import (
+    TAIL,
+    Answer,
+    Assessment,
+    FindingTally,
+    NextStep,
+    StoreVerdict,
+    blocked_step,
+    cut_step,
+    undecoded_step,
+)
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.presence import missing_log, reader_command, unreadable_files
-from rmqtool.answer.tally import TAIL, FindingTally
 from rmqtool.findings.finding import NOT_READABLE_BY_VERSION, SALVAGE, Finding
 from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.unsimulated import unsimulated_settings

@@ -7,7 +7,7 @@ import pwd
 import shlex
 from typing import Final
 
-from rmqtool.answer.assessment import NAMED_MAX, MissingLog
+from rmqtool.answer.answer import NAMED_MAX, MissingLog
 from rmqtool.engine.reading.log_presence import absent_directories, is_log_missing, log_holders, places_of_log
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import dledger_logs

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rmqtool.answer.assessment import Assessment
+from rmqtool.answer.answer import Assessment, FindingTally
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.presence import missing_log, reader_command, unreadable_files
-from rmqtool.answer.tally import FindingTally
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import RmqtoolError
@@ -16,12 +15,11 @@ from rmqtool.forecast.load import LoadFailure
 from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.config.config_json import TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
-from rmqtool.store.directory import Store
+from rmqtool.store.directory import Store, is_log_file_size_known
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
-from rmqtool.store.unproven_sizes import is_log_file_size_known
 from rmqtool.store.view import StoreView
 
 

@@ -7,23 +7,24 @@ from typing import Final
 
 from rmqtool.answer.answer import (
     Answer,
+    Assessment,
+    FindingTally,
     NextStep,
+    StoreVerdict,
     blocked_step,
     cut_step,
     repair_step,
     undecoded_step,
     unknown_to_repair,
 )
-from rmqtool.answer.assessment import Assessment, StoreVerdict
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.start import assessment_of_files
-from rmqtool.answer.tally import FindingTally
-from rmqtool.repair.derived.clean_state import abort_reason
+from rmqtool.repair.derived.result import abort_reason
 from rmqtool.sides.kinds import unread_files
 from rmqtool.sides.unread import ReadBy
 from rmqtool.store.dledger_files import reads_dledger
-from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.result import Summary
 
 UNREADABLE: Final = ("commitlog.unreadable-range", "consumequeue.unreadable-range", "store.unreadable")
 

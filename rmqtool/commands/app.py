@@ -25,19 +25,20 @@ from rmqtool.commands.closed_pipe import survive_closed_pipes
 from rmqtool.commands.command_list import COMMANDS
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.help_groups import GroupedCommand
-from rmqtool.commands.options.memory import WORK_BYTES, with_memory_option
 from rmqtool.commands.options.run import (
+    WORK_BYTES,
     ProgressOption,
     Quiet,
     Timezone,
     Utc,
     Verbose,
     show_in_environments_zone,
+    with_memory_option,
     with_run_options,
 )
 from rmqtool.errors import RmqtoolError
+from rmqtool.memory import keep_freed_memory
 from rmqtool.report.progress import ProgressForm
-from rmqtool.scan.freed_memory import keep_freed_memory
 from rmqtool.scan.kernels.compile_notice import ON_COMPILE, ON_PLAIN_READING
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000

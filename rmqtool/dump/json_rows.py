@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rmqtool.dump import json_kinds
 from rmqtool.dump.messages import DumpedMessages
-from rmqtool.engine.rules.algorithms import PropertyDecoder
+from rmqtool.engine.rules.broker_rules import PropertyDecoder
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tombstone import TOMBSTONE

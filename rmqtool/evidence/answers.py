@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rmqtool.answer.answer import Answer
+from rmqtool.answer.answer import Answer, FindingTally
 from rmqtool.answer.beside_log import BesideLog
 from rmqtool.answer.forecast_answer import answer_of_forecasts
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
-from rmqtool.answer.tally import FindingTally
 from rmqtool.answer.verify_answer import answer_of_verify
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
@@ -30,8 +29,8 @@ from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import forecast_options
 from rmqtool.forecast.result import Forecast
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
+from rmqtool.verify.survey.result import Summary
 
 FINDINGS_MAX: Final = 10_000
 _SUM_BYTES: Final = 16

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rmqtool.answer.assessment import StoreVerdict
+from rmqtool.answer.answer import StoreVerdict
 from rmqtool.evidence.bundle import BundleError
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.shown_values import shown

@@ -18,7 +18,7 @@ from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.record_crc import stored_record_crc, with_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.machine.apply import carry_out
 from rmqtool.repair.machine.disk import Disk, Metadata
 from rmqtool.repair.machine.fingerprint import fingerprint
@@ -31,7 +31,12 @@ from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import discard
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes
+from rmqtool.store.config.config_json import (
+    CONSUMER_OFFSETS,
+    GROUPS,
+    TOPICS,
+    config_bytes,
+)
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.sink import DirectorySink

@@ -22,7 +22,13 @@ from rmqtool.engine.rules.topic_names import is_deleted
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.database_state import DatabaseServedUnits
-from rmqtool.forecast.record_arrays import Bools, Int64s, MovedRecords, ServedPlaces, joined_places
+from rmqtool.forecast.record_arrays import (
+    Bools,
+    Int64s,
+    MovedRecords,
+    ServedPlaces,
+    joined_places,
+)
 from rmqtool.forecast.result import Floor, TakenRun
 from rmqtool.forecast.served_units import ServedUnits, served_by_queue
 from rmqtool.forecast.simulate import Simulation

@@ -21,9 +21,8 @@ from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.store.config.read_config import StoreConfigs
-from rmqtool.store.directory import Segment, Store
+from rmqtool.store.directory import Segment, Store, size_assumptions
 from rmqtool.store.overlay import UNKNOWN_CONTENT, Overlay
-from rmqtool.store.unproven_sizes import size_assumptions
 
 
 class SharedStarts:

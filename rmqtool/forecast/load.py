@@ -13,8 +13,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
-from rmqtool.engine.rules.algorithms import SizeMismatch
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, SizeMismatch
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX

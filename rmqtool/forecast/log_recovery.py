@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import RowBytes, Rows, batch_bytes
 from rmqtool.engine.reading.log_end import FILES_FROM_END
-from rmqtool.engine.rules.algorithms import AbnormalStart, NormalStart
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import AbnormalStart, BrokerRules, NormalStart
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.options import ForecastOptions

@@ -24,9 +24,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rmqtool.engine.dispatch.derived_writer import QUEUES
-from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.placed_messages import QUESTION
-from rmqtool.engine.dispatch.queue_entries import QueueEntries, batch_bytes
+from rmqtool.engine.dispatch.queue_entries import EntryExtractor, QueueEntries, batch_bytes
 from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.reading.record import SingleRecord, decode_record
 from rmqtool.engine.rules.broker_rules import BrokerRules

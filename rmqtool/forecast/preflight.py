@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.reading.named_sizes import SIZES, renamed_sizes
 from rmqtool.engine.reading.reader import open_reader
+from rmqtool.engine.reading.version_evidence import SIZES, renamed_sizes
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.changes import VERSION_CHANGES, ChangeHarm, Feature, VersionChange
 from rmqtool.engine.rules.settings import read_settings

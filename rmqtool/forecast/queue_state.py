@@ -22,8 +22,7 @@ from rmqtool.engine.queues.loaded_files import (
 )
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, whole_units
-from rmqtool.engine.rules.algorithms import MinOffsetSearch
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, MinOffsetSearch
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, FILLER_UNIT, UNIT_SIZE, unit_format

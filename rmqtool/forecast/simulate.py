@@ -13,23 +13,26 @@ from typing import Final
 
 import numpy as np
 
-from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.placed_messages import PlacedMessages
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, queue_entries
+from rmqtool.engine.dispatch.queue_entries import (
+    DispatchSettings,
+    EntryExtractor,
+    QueueEntries,
+    queue_entries,
+)
 from rmqtool.engine.queues.extension import QueueExtension
-from rmqtool.engine.queues.shown_topics import shown_topics
-from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.queues.kinds import shown_topics
+from rmqtool.engine.rules.broker_rules import BrokerRules, DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.engine.segments.open_files import OpenFiles, ReadCache
 from rmqtool.forecast import load
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseState
-from rmqtool.forecast.demands import demand_simulated
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
 from rmqtool.forecast.log_recovery import LogState, PlainRecords, Records, ScanResult, StartChoice
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
+from rmqtool.forecast.unsimulated import demand_simulated
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8

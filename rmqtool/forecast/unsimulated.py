@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.errors import UnsupportedError
 from rmqtool.sides.unread import UnreadFiles
 from rmqtool.store.config.broker_conf import PATH_SPLITTER, BrokerConf
-from rmqtool.store.directory import Store
+from rmqtool.store.directory import Store, demand_log_file_size
+from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.file_kinds import FileKind
 
 
@@ -102,3 +105,23 @@ def _texts(conf: BrokerConf, store: Store) -> Iterator[str]:
         value = conf.text(name)
         if value is not None and any(map(_LITERAL.match, value.split(PATH_SPLITTER))):
             yield f"{name}={value!r} is taken literally: nothing in it is expanded, and a blank is a part of the name"
+
+
+def demand_simulated(store: Store, rules: BrokerRules) -> None:
+    """Refuse a store of which no start is simulated.
+
+    Raises:
+        UnsupportedError: log or queues are of a kind that is not.
+        UnknownSizeError: nothing shows the size of a log file.
+    """
+    demand_plain_log(store)
+    demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
+    database = store.queue_database if rules.rocksdb_queues else None
+    if database is not None and not database.is_read and store.queue_kind == "rocksdb":
+        raise UnsupportedError(f"the consume queues are in RocksDB: {database.reason}")
+    roles = store.settings.queue_roles if rules.combines_queue_sides else None
+    if roles is None or ({roles.reads, roles.assigns} == {"file"} and not roles.light_in_rocksdb):
+        return
+    second = store.second_database
+    if second is not None and not second.is_read:
+        raise UnsupportedError(f"consume queues that the broker uses are in RocksDB: {second.reason}")

@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from zipimport import zipimporter
 
-from rmqtool.scan.freed_memory import keep_freed_memory
+from rmqtool.memory import keep_freed_memory
 
 
 @cache

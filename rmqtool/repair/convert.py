@@ -31,9 +31,8 @@ from rmqtool.formats.dledger import ENTRY_SIZE
 from rmqtool.formats.properties import HALF_TOPIC
 from rmqtool.formats.queue_name import QueueKey, queue_key
 from rmqtool.repair.derived.build import build
-from rmqtool.repair.derived.clean_state import checkpoint_steps
 from rmqtool.repair.derived.database_build import build_database
-from rmqtool.repair.derived.request import BuildOptions, BuildRequest
+from rmqtool.repair.derived.result import BuildOptions, BuildRequest, checkpoint_steps
 from rmqtool.repair.machine.plan import PlannedRepair, view_over
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log, require_sound_entries

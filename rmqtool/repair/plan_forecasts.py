@@ -30,10 +30,9 @@ from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan, PlannedRepair
 from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.repair.missing_log import gone_messages, unmounted_text
 from rmqtool.repair.recover.log_steps import damage_in
-from rmqtool.store.directory import Store
+from rmqtool.store.directory import Store, size_assumptions
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.unproven_sizes import size_assumptions
 
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""

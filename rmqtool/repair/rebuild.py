@@ -13,10 +13,15 @@ from rmqtool.errors import UnsupportedError
 from rmqtool.findings.account import Account
 from rmqtool.findings.finding import Severity
 from rmqtool.repair.derived.build import TAIL_FINDINGS, build
-from rmqtool.repair.derived.clean_state import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.derived.database_build import build_database
-from rmqtool.repair.derived.request import BuildOptions, BuildRequest
-from rmqtool.repair.derived.result import BuildResult
+from rmqtool.repair.derived.result import (
+    BuildOptions,
+    BuildRequest,
+    BuildResult,
+    abort_reason,
+    abort_steps,
+    checkpoint_steps,
+)
 from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.remaining import READ_AGAIN_MAX

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.reading.record import Record, SingleRecord, decode_record
-from rmqtool.engine.rules.algorithms import DispatchedEnd
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, DispatchedEnd
 from rmqtool.engine.segments.log import RecordLocation
 from rmqtool.errors import UnreadableError
 from rmqtool.findings.account import Account

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, groupby
@@ -11,34 +14,39 @@ from posixpath import normpath
 from sys import intern
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rmqtool.errors import NotAStoreError, UnreadableError
+from rmqtool.errors import NotAStoreError, UnknownSizeError, UnreadableError
+from rmqtool.formats import dledger
+from rmqtool.formats.commitlog import MAGIC_BYTES, MESSAGE_MAGICS
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.quantities import SEGMENT_START_MAX
+from rmqtool.quantities import JAVA_LONG_MAX, SEGMENT_START_MAX
 from rmqtool.store.config.tiered import what_is_no_store
 from rmqtool.store.file_kinds import (
     FileKind,
     is_broker_directory,
     is_java_long,
+    is_segment_name,
     kind_of,
     kinds_of,
+    segment_name,
     stray_kind_of,
 )
 from rmqtool.store.list_files import list_files
-from rmqtool.store.log_entries import move_log, named_logs, set_twins_aside
-from rmqtool.store.log_reach import record_end_across
 from rmqtool.store.sizes import (
     DEFAULT_LOG_FILE_SIZE,
+    DEFAULT_QUEUE_FILE_SIZE,
     LogFileSize,
     are_default_sizes,
     cut_log_file_size,
     infer_file_size,
     infer_log_file_size,
 )
+from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import Entry, EntryKind, StoreView, UnreadPlace
 
 if TYPE_CHECKING:
     from rmqtool.store.databases.queue_database import QueueDatabase
+
 
 EVIDENCE: Final = frozenset(
     {
@@ -434,3 +442,234 @@ def _queue_file_size(queues: dict[QueueName, QueueFiles], unit_size: int = 1, *,
     """One size holds for all queues, and their names are multiples of it too: they are judged together."""
     segments = [segment for queue in queues.values() for segment in queue.segments]
     return infer_file_size(segments, unit_size, rounds_up=rounds_up)
+
+
+def named_logs(
+    view: StoreView, directories: Sequence[str], of_dledger: Sequence[str], *, uses_dledger: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The directories that were named for the log, and those of them that hold the data of DLedger.
+
+    A broker with DLedger needs no directory of a plain log.
+
+    Args:
+        of_dledger: those of which the settings say so.
+    """
+    named = tuple(directory.rstrip("/") or "/" for directory in directories)
+    by_name_or_content = (
+        directory
+        for directory in named
+        if kind_of(f"{directory}/{segment_name(0)}") is FileKind.DLEDGER or _begins_with_entry(view, directory)
+    )
+    of_dledger = tuple(dict.fromkeys((*of_dledger, *by_name_or_content)))
+    if uses_dledger:
+        named = tuple(path for path in named if path in of_dledger or view.stat(path) is not None)
+    return named, of_dledger
+
+
+def _begins_with_entry(view: StoreView, directory: str) -> bool:
+    """The second number tells, as it does to brokers (`DLedgerCommitLog#checkMessageAndReturnSize`)."""
+    try:
+        first = next((entry for entry in view.list(directory) if entry.is_file and is_segment_name(entry.name)), None)
+        if first is None:
+            return False
+        with closing(view.open(first.path)) as source:
+            head = read_range(source, 0, dledger.END_SIZE_MIN)
+    except UnreadableError:
+        return False
+    kind = int.from_bytes(head[:4], "big", signed=True)
+    return kind in (*dledger.KINDS, dledger.END_OF_FILE) and head[4:] not in MAGIC_BYTES.values()
+
+
+def move_log(
+    view: StoreView,
+    log_directories: frozenset[str],
+    entries_by_kind: dict[FileKind, list[Entry]],
+    problems: list[UnreadPlace],
+    of_dledger: frozenset[str] = frozenset(),
+) -> list[str]:
+    """Take the commitlog from the directories that were named; files of another `commitlog` become unknown ones.
+
+    The directories that lie among its files.
+
+    Args:
+        of_dledger: those of the directories that hold the data of DLedger.
+    """
+    directories: list[str] = []
+    log_kinds = (FileKind.COMMITLOG, FileKind.STRAY_COMMITLOG)
+    for kind in log_kinds:
+        entries_by_kind[FileKind.UNKNOWN] += entries_by_kind.pop(kind, [])
+    for directory in sorted(log_directories):
+        try:
+            if view.stat(directory) is None:
+                problems.append(UnreadPlace(directory, "no such directory"))
+            listed = view.list(directory)
+        except UnreadableError as error:
+            problems.append(UnreadPlace.of_error(directory, error))
+            continue
+        directories += [entry.path for entry in listed if entry.is_directory]
+        for entry in listed:
+            if entry.is_directory:
+                continue
+            is_segment = entry.is_file and is_segment_name(entry.name)
+            is_own = kind_of(f"commitlog/{entry.name}") is FileKind.RMQTOOL
+            kind = FileKind.DLEDGER if directory in of_dledger else log_kinds[0 if is_segment else 1]
+            entries_by_kind[FileKind.RMQTOOL if is_own else kind].append(entry)
+    for kind, entries in entries_by_kind.items():
+        if kind not in log_kinds:
+            others = log_directories - of_dledger if kind is FileKind.DLEDGER else log_directories
+            entries_by_kind[kind] = [
+                entry
+                for entry in dict.fromkeys(entries)
+                if kind is FileKind.RMQTOOL or entry.path.rpartition("/")[0] not in others
+            ]
+    return directories
+
+
+def set_twins_aside(entries_by_kind: dict[FileKind, list[Entry]]) -> None:
+    """Of several files of one queue whose names mean one offset, keep the one that has the name a broker gives.
+
+    The others (`Long#parseLong` skips zeros in front) count as files that are none of the queue.
+    """
+    for kind in (FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE):
+        best: dict[tuple[str, int], Entry] = {}
+        for entry in sorted(entries_by_kind.get(kind, ()), key=lambda entry: (len(entry.name), entry.path)):
+            known = best.setdefault((entry.path.rpartition("/")[0], int(entry.name)), entry)
+            if known is not entry:
+                entries_by_kind[FileKind.STRAY_QUEUE].append(entry)
+        if len(best) < len(entries_by_kind.get(kind, ())):
+            kept = {entry.path for entry in best.values()}
+            entries_by_kind[kind] = [entry for entry in entries_by_kind[kind] if entry.path in kept]
+
+
+_UNIT: Final = struct.Struct(">qiq")
+_FRAME: Final = struct.Struct(">ii")
+_WALKED_MAX: Final = 64 << 10
+_BLOCK: Final = _UNIT.size << 15
+
+
+def record_end_across(view: StoreView, queue_files: Iterable[Entry], last: Entry, begin: int) -> int | None:
+    """The highest physical offset to which units or the file's records reach, if one of them crosses the log's end.
+
+    Args:
+        queue_files: files of plain queues, each of whose units stand in the order of the log.
+        last: the last file of the log, which begins at the physical offset `begin`.
+    """
+    end = begin + last.size
+    highest = begin + _end_of_records(view, last)
+    crosses = highest > end
+
+    def ends_inside(physical_offset: int) -> bool:
+        """Whether a record stands there in the file, and ends inside it by what it says itself."""
+        if physical_offset < begin:
+            return False
+        with closing(view.open(last.path)) as source:
+            frame = read_range(source, physical_offset - begin, _FRAME.size)
+        if len(frame) < _FRAME.size:
+            return False
+        size, magic = _FRAME.unpack(frame)
+        return magic in MESSAGE_MAGICS and _FRAME.size < size <= end - physical_offset
+
+    for entry in queue_files:
+        with suppress(UnreadableError), closing(view.open(entry.path)) as source:
+            crosses_here, reach = _look(source, end, ends_inside)
+            crosses, highest = crosses or crosses_here, max(highest, reach)
+    return highest if crosses else None
+
+
+def _end_of_records(view: StoreView, last: Entry) -> int:
+    """Where the last of a file's records ends by what it says itself; 0 of a file that takes long to walk through."""
+    position = 0
+    if last.size >= _WALKED_MAX:
+        return position
+    with suppress(UnreadableError), closing(view.open(last.path)) as source:
+        raw = read_range(source, 0, last.size)
+        while position + _FRAME.size <= len(raw):
+            size, magic = _FRAME.unpack_from(raw, position)
+            if magic not in MESSAGE_MAGICS or size <= _FRAME.size:
+                break
+            position += size
+    return position
+
+
+def _look(source: ByteSource, end: int, ends_inside: Callable[[int], bool]) -> tuple[bool, int]:
+    """Whether a unit crosses the end, and how far the units reach; read backwards, down to the first one below it."""
+    crosses, highest, following = False, 0, JAVA_LONG_MAX
+    for low, high in reversed(list(source.extents(0, source.size))):
+        stop = -(-high // _UNIT.size) * _UNIT.size
+        while stop > low:
+            start = max(low // _UNIT.size * _UNIT.size, stop - _BLOCK)
+            raw = read_range(source, start, stop - start)
+            below = False
+            units = list(_UNIT.iter_unpack(raw[: len(raw) // _UNIT.size * _UNIT.size]))
+            for physical_offset, size, _ in reversed(units):
+                if physical_offset >= 0 and 0 < size < (1 << 31) - 1:
+                    crosses_here = physical_offset < end < physical_offset + size
+                    is_overlapped = physical_offset < following < physical_offset + size
+                    following = physical_offset
+                    if crosses_here and (is_overlapped or ends_inside(physical_offset)):
+                        continue
+                    highest = max(highest, physical_offset + size)
+                    crosses |= crosses_here
+                    below |= physical_offset + size <= end
+            if below:
+                return crosses, highest
+            stop = start
+    return crosses, highest
+
+
+SIZE_UNKNOWN: Final = (
+    "nothing shows the size of a full file, on which it depends whether a broker starts; give it with --log-file-size "
+    "BYTES or --broker-conf FILE"
+)
+"""Why the log of a store is not judged to its end."""
+
+
+def size_assumptions(store: Store) -> tuple[str, ...]:
+    """File sizes that are taken for the broker's, though nothing in the store proves them, as sentences."""
+    if not store.loadable_log:
+        return ()
+    size, assumptions = store.log_file_size, []
+    if not size.is_shown:
+        is_lone = len({segment.start for segment in store.loadable_log}) == 1
+        assumptions.append(
+            f"the {'only' if is_lone else 'first'} commit log file has {store.loadable_log[0].size} bytes, and nothing "
+            f"shows whether that is the size of a full file, which is taken to have {size.bytes}; "
+            "pass --log-file-size BYTES or --broker-conf FILE for another size"
+        )
+    elif not size.is_proven and size.bytes != DEFAULT_LOG_FILE_SIZE:
+        assumptions.append(
+            f"only the length of the only commit log file shows the file size, {size.bytes} bytes: a broker that "
+            f"is configured "
+            f"for another one, such as the default {DEFAULT_LOG_FILE_SIZE}, does not start, or does not read the file"
+        )
+    has_no_size = store.queue_database is None and not store.loadable_queues
+    if has_no_size and not store.uses_default_sizes and not store.settings.consumequeue_file_size:
+        assumptions.append(
+            f"no file shows the size of a queue file: the default {DEFAULT_QUEUE_FILE_SIZE} is assumed; "
+            "pass --queue-file-size BYTES or --broker-conf FILE for another size"
+        )
+    return tuple(assumptions)
+
+
+def is_log_file_size_known(store: Store) -> bool:
+    """Whether the files show the size of a full one, or that the only one is shorter than that."""
+    return not store.loadable_log or store.log_file_size.is_shown or store.log_file_size.is_cut
+
+
+def demand_log_file_size(store: Store, options: str) -> None:
+    """Refuse to say what a broker does with a lone log file whose length is no likely size.
+
+    Args:
+        options: those that give the size.
+
+    Raises:
+        UnknownSizeError: nothing shows the size.
+    """
+    if not is_log_file_size_known(store):
+        segment = store.loadable_log[0]
+        raise UnknownSizeError(
+            f"{segment.path}: {segment.size} bytes, and nothing shows whether that is the size of a full file, so "
+            f"whether a broker would start is not known; give the size with {options}",
+            "commitlog_file_size",
+            store.commitlog_file_size,
+        )

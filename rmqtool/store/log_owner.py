@@ -17,7 +17,7 @@ from typing import Final
 from rmqtool.errors import RefusedError
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.config.broker_conf import BrokerConf
-from rmqtool.store.outer_directories import is_outside, is_same, linked_directories, root_around
+from rmqtool.store.probe_lock import is_outside, is_same, linked_directories, root_around
 
 _DEFAULT_ROOT: Final = "store"
 

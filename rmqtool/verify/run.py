@@ -7,24 +7,30 @@ they dispatch (about 60 MB), and the units and entries of the same chunk.
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
-from rmqtool.engine.queues.shown_topics import shown_topics
+from rmqtool.engine.queues.kinds import shown_topics
 from rmqtool.engine.reading.version_evidence import has_indexed_tags
-from rmqtool.engine.rules.algorithms import MultiDispatch
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, MultiDispatch
 from rmqtool.engine.rules.topic_names import LMQ_PREFIX
 from rmqtool.engine.rules.versions import NEWEST, rules_for
+from rmqtool.errors import RefusedError
 from rmqtool.findings.account import Account
 from rmqtool.findings.finding import Finding, Severity
-from rmqtool.findings.registry import finding
+from rmqtool.findings.registry import BY_ID, finding
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_bytes, topic_text
-from rmqtool.quantities import OFFSETS_END
+from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END
+from rmqtool.report.own_file import OwnFile, read_own, replace_own
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, RecordTable, ScanOptions, open_log
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.sides.controller import epochs_ahead
@@ -38,19 +44,19 @@ from rmqtool.sides.unread import ReadBy, UnreadFiles
 from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, compacted_topics, topics, whole_topics
 from rmqtool.store.databases.queue_database import QueueDatabase
-from rmqtool.store.directory import Segment, Store
+from rmqtool.store.directory import SIZE_UNKNOWN, Segment, Store, is_log_file_size_known
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.unproven_sizes import SIZE_UNKNOWN, is_log_file_size_known
 from rmqtool.verify.files.config_files import config_findings, queue_ends, read_store_configs
-from rmqtool.verify.files.index_files import IndexFiles, read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
 from rmqtool.verify.files.lost_configs import lost_configs, topics_of_nobody
 from rmqtool.verify.files.reach import (
+    IndexFiles,
     entries_outside,
     index_findings,
     newest_record,
     newest_start,
+    read_index,
     units_ahead,
     units_below,
     units_into,
@@ -60,15 +66,135 @@ from rmqtool.verify.match.missing_units import missing_findings, missing_in_file
 from rmqtool.verify.match.removed_messages import RemovedMessages, removed_messages
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
 from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_header_findings
-from rmqtool.verify.state import State
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import Depth, VerifyContext, VerifyOptions
 from rmqtool.verify.survey.database_pass import DatabaseQueues, database_findings, log_end_findings
 from rmqtool.verify.survey.log_order import LogOrder
 from rmqtool.verify.survey.queue_map import QueueMap, QueueMaps
 from rmqtool.verify.survey.queue_pass import QueueLook
 from rmqtool.verify.survey.recall import SeenSplits
-from rmqtool.verify.survey.result import SplitResult, merge
+from rmqtool.verify.survey.result import Missing, SplitResult, Summary, merge
+
+_FORMAT: Final = "rmqtool-verify-state-2"
+_SIZE_MAX: Final = 1 << 30
+_MISSING: Final = ("missing", "missing_in_second")
+
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
+_Signed = Annotated[int, msgspec.Meta(ge=-JAVA_LONG_MAX - 1, le=JAVA_LONG_MAX)]
+_Run = tuple[str, _Signed, bool, _Signed, _Number, _Number, _Number, _Number, bool, bool]
+
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    """A result as the file has it."""
+
+    physical_offset: _Number
+    path: str
+    begin: _Number
+    end: _Number
+    last_record: tuple[_Number, _Signed] | None
+    first_timestamp_ms: _Signed
+    last_unseen: _Signed
+    newest_ms: _Signed
+    scanned_end: _Number
+    findings: list[Finding]
+    missing: list[_Run]
+    missing_in_second: list[_Run]
+    missing_keys: list[tuple[_Number, _Number, _Number, bool, bool]]
+    record_count: _Number
+    keyed_count: _Number
+    file_size: _Number
+    checked_bytes: _Number
+    tail_bytes: _Number
+    reported_bytes: _Number
+    left_out_bytes: _Number
+
+
+@dataclass
+class State:
+    """The splits that are done, by path; `rules` and `depth` say what for."""
+
+    path: Path | None
+    rules: str
+    depth: str
+    done: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path | None, rules: str, depth: str, root: str) -> State:
+        """The state in a file; an empty one where there is none, or it is of other rules.
+
+        Raises:
+            RefusedError: the file is no state of `verify`, or would lie in the store.
+            UnreadableError: it may not be read.
+        """
+        state = cls(path, rules, depth)
+        if path is None:
+            return state
+        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+            raise RefusedError(f"{path}: the state file must be outside the store, because verify never writes to it")
+        raw = read_own(path, OwnFile.VERIFY_STATE, _SIZE_MAX)
+        if raw is None:
+            return state
+        try:
+            document = json.loads(raw)
+            known, made_for = document["format"] == _FORMAT, (document["rules"], document["depth"])
+            if known and made_for == (rules, depth):
+                state.done = dict(document["done"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RefusedError(f"{path}: the state file of verify is damaged; remove it to start again") from error
+        if not known:
+            raise RefusedError(f"{path}: a state file of another version of verify; remove it to start again")
+        return state
+
+    def result(self, segment: Segment) -> SplitResult | None:
+        """The result of a split that is done; None where there is none, or it cannot be: the split is checked again."""
+        entry = self.done.get(segment.path)
+        try:
+            if entry is None or entry["file"] != [segment.size, segment.entry.mtime_ns]:
+                return None
+            stored = msgspec.convert(entry["result"], _Stored)
+            runs = {
+                name: [Missing(run[0].encode("latin-1"), *run[1:]) for run in getattr(stored, name)]
+                for name in _MISSING
+            }
+        except (KeyError, TypeError, ValueError, RecursionError):
+            return None
+        result = SplitResult(**{**msgspec.structs.asdict(stored), **runs})
+        return result if _can_be(result, segment) else None
+
+    def add(self, segment: Segment, result: SplitResult) -> None:
+        """Remember a split and write the file.
+
+        Raises:
+            RefusedError: another file is there.
+            WriteError: it cannot be written.
+        """
+        if self.path is None:
+            return
+        stored = {
+            **{name: value for name, value in asdict(result).items() if name != "placed"},
+            "findings": [finding.as_json() for finding in result.findings],
+            **{name: [[run[0].decode("latin-1"), *run[1:]] for run in getattr(result, name)] for name in _MISSING},
+        }
+        self.done[segment.path] = {"file": [segment.size, segment.entry.mtime_ns], "result": stored}
+        document = {"format": _FORMAT, "rules": self.rules, "depth": self.depth, "done": self.done}
+        replace_own(self.path, OwnFile.VERIFY_STATE, json.dumps(document))
+
+
+def _can_be(result: SplitResult, segment: Segment) -> bool:
+    """Whether a result accounts for the file that it is of, and names no place outside of it."""
+    accounted = result.checked_bytes + result.tail_bytes + result.reported_bytes + result.left_out_bytes
+    first, end = segment.start, segment.start + segment.size
+    places = [result.begin, result.end, result.scanned_end, *(result.last_record or ())[:1]]
+    for missing in (*result.missing, *result.missing_in_second):
+        places += missing.physical_offset, missing.last_physical_offset
+    places += [place for keys in result.missing_keys for place in keys[:2]]
+    return (
+        (result.path, result.file_size, accounted) == (segment.path, segment.size, segment.size)
+        and result.physical_offset == first
+        and all(first <= place <= end or place == 0 for place in places)
+        and all(finding.id in BY_ID for finding in result.findings)
+    )
+
 
 OnFinding = Callable[[Finding], None]
 

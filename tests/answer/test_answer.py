@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from rmqtool.answer.answer import (
+    Assessment,
+    MissingLog,
     NextStep,
     blocked_step,
     repair_step,
     undecoded_step,
 )
-from rmqtool.answer.assessment import Assessment, MissingLog
 from rmqtool.answer.opened_store import CommandLine
 from rmqtool.sides.unread import ReadBy, UnreadFiles
 

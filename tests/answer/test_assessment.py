@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.answer.assessment import Assessment, MissingLog, StoreVerdict
+from rmqtool.answer.answer import Assessment, MissingLog, StoreVerdict
 from rmqtool.sides.unread import UnreadFiles
 
 UNREAD = UnreadFiles("index", "index", "index files")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqtool.answer.assessment import Assessment, MissingLog
+from rmqtool.answer.answer import Assessment, MissingLog
 from rmqtool.answer.forecast_answer import step_after_forecast
 from rmqtool.answer.opened_store import CommandLine
 from rmqtool.sides.unread import ReadBy, UnreadFiles

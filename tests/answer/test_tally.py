@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.answer.tally import FindingTally
+from rmqtool.answer.answer import FindingTally
 from rmqtool.findings.finding import Finding, Severity
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.answer.answer import NextStep
-from rmqtool.answer.assessment import Assessment, MissingLog
+from rmqtool.answer.answer import Assessment, FindingTally, MissingLog, NextStep
 from rmqtool.answer.opened_store import CommandLine
-from rmqtool.answer.tally import FindingTally
 from rmqtool.answer.verify_answer import step_after_verify
 from rmqtool.findings.finding import Finding, Severity
 

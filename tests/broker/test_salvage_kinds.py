@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import Recipe
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import Plan

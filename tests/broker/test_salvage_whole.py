@@ -12,7 +12,7 @@ from rmqtool.engine.append.status import PutResult
 from rmqtool.engine.append.writer_config import config_from
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import Plan

@@ -13,7 +13,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.formats.consumequeue import UNIT
 from rmqtool.repair.derived.build import build
-from rmqtool.repair.derived.request import BuildRequest
+from rmqtool.repair.derived.result import BuildRequest
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Judge

@@ -161,7 +161,7 @@ def test_wrong_choices_are_refused_in_one_line(choice: str, error: str) -> None:
 
 def test_a_missing_library_is_named_with_the_extra_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqtool.decoders.avro.find_spec", lambda _name: None)
-    monkeypatch.setattr("rmqtool.decoders.protobuf.find_spec", lambda _name: None)
+    monkeypatch.setattr("rmqtool.decoders.built_in.find_spec", lambda _name: None)
     for choice in ("avro=x", "protobuf=x:y"):
         with pytest.raises(UnsupportedError, match=r"pip install '\.\[decoders\]'\)") as caught:
             make_chain([choice])

@@ -10,7 +10,7 @@ from typing import Any
 
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage
-from rmqtool.engine.rules.algorithms import ReputStart
+from rmqtool.engine.rules.broker_rules import ReputStart
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_of
 from rmqtool.forecast.options import ForecastOptions

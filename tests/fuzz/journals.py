@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 import pytest
 
 from rmqtool.commands.repairs import repair_command
-from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.repair_plan import Planner, RepairRun
 from rmqtool.errors import RefusedError
 from tests.campaign.cases import CASES, UNDO_KNOWS_DIRECTORIES, Case
 from tests.campaign.command import CLEAN_EXITS, Outcome, run

@@ -17,7 +17,7 @@ from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.machine.plan import Plan, view_over
 from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
 from rmqtool.repair.salvage.record_repair import RepairedRecord

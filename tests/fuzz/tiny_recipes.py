@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmqtool.engine.append.message import Message, MessageBatch
-from rmqtool.engine.rules.algorithms import MultiDispatch
+from rmqtool.engine.rules.broker_rules import MultiDispatch
 from rmqtool.fixtures.recipe import BATCH_QUEUES, End, Recipe, Run, TopicSpec
 from rmqtool.fixtures.samples import Samples
 from rmqtool.formats import properties as names

@@ -9,8 +9,7 @@ import pytest
 
 from rmqtool.errors import UsageError
 from rmqtool.pipeline.frames import SPLIT_BYTES_MAX, split_bytes
-from rmqtool.pipeline.runner import SparkRunner
-from rmqtool.pipeline.session import SparkSettings, spark_session
+from rmqtool.pipeline.session import SparkRunner, SparkSettings, spark_session
 from rmqtool.pipeline.tables.log_splits import PART_BYTES
 
 if TYPE_CHECKING:

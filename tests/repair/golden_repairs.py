@@ -9,7 +9,7 @@ from typing import Any
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.machine.digest import digest_of
 from rmqtool.repair.machine.plan import Plan, view_over
 from rmqtool.repair.machine.steps import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rmqtool.report.sarif import sarif_text
+from rmqtool.report.check_formats import sarif_text
 
 NOTHING = dict.fromkeys(
     ("file_position", "length", "physical_offset", "topic", "queue_id", "queue_offset", "repair", "upstream")

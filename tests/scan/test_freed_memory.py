@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import resource, sys
 import numpy as np
-from rmqtool.scan.freed_memory import keep_freed_memory
+from rmqtool.memory import keep_freed_memory
 if sys.argv[1] == "keep":
     keep_freed_memory()
 for _ in range(2):

@@ -15,7 +15,7 @@ from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnsupportedError
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from rmqtool.scan.split import Split, splits_of
 from rmqtool.store.directory import survey

@@ -15,7 +15,7 @@ from rmqtool.formats.system_flag import TRANSACTION_PREPARED
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.result import Summary
 from tests.conftest import Unpacked
 
 GOLDEN = ("broker-4.9.7-dledger", "broker-5.3.3-dledger")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
+from rmqtool.store.directory import move_log, set_twins_aside
 from rmqtool.store.file_kinds import FileKind, segment_name
-from rmqtool.store.log_entries import move_log, set_twins_aside
 from rmqtool.store.view import DirectoryView, Entry, EntryKind, UnreadPlace
 
 

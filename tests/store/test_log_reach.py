@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.store.directory import survey
-from rmqtool.store.log_reach import record_end_across
+from rmqtool.store.directory import record_end_across, survey
 from rmqtool.store.view import open_directory
 
 LOG_SIZE = 65536

@@ -11,8 +11,8 @@ from rmqtool.findings.finding import Finding, Severity
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import StoreView, open_directory
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
+from rmqtool.verify.survey.result import Summary
 
 
 def writer_of(name: str) -> str:

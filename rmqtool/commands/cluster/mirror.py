@@ -14,9 +14,8 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.option_values import duration_s, is_duration
 from rmqtool.commands.options.output_files import demand_own_files
-from rmqtool.commands.options.settings import refuse_bad_settings, refuse_unknown_settings
+from rmqtool.commands.options.run import duration_s, is_duration
 from rmqtool.commands.options.store import (
     BrokerVersionOption,
     LogFileSizeOption,
@@ -25,6 +24,8 @@ from rmqtool.commands.options.store import (
     StorePath,
     command_line,
     file_sizes,
+    refuse_bad_settings,
+    refuse_unknown_settings,
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.append import writer_config

@@ -13,8 +13,8 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.option_values import pairs
 from rmqtool.commands.options.output_files import refuse_dash
+from rmqtool.commands.options.run import pairs
 from rmqtool.commands.options.spark_tables import FromTimeOption, TopicOption, ToTimeOption
 from rmqtool.commands.options.store import (
     BrokerConfOption,

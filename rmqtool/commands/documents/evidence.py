@@ -15,8 +15,8 @@ import typer
 
 import rmqtool
 from rmqtool.commands.messages import messages_of
-from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_new
+from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.options.store import (
     BrokerConfOption,
     BrokerVersionOption,

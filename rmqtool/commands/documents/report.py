@@ -12,17 +12,15 @@ from typing import Annotated, Any
 import typer
 
 import rmqtool
-from rmqtool.answer.answer import Answer
-from rmqtool.answer.assessment import StoreVerdict
+from rmqtool.answer.answer import Answer, FindingTally, StoreVerdict
 from rmqtool.answer.beside_log import BesideLog
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.forecast_answer import answer_of_forecasts
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
-from rmqtool.answer.tally import FindingTally
 from rmqtool.answer.verify_answer import UNREADABLE, answer_of_verify
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_new, write_new
+from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.options.store import (
     ReadStore,
     StoreOptions,
@@ -31,13 +29,13 @@ from rmqtool.commands.options.store import (
     open_store,
     refuse_inside_store,
     tell_opened,
+    with_store_options,
 )
-from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.reading.forecast import forecasts_of
 from rmqtool.commands.reading.info import info_object
 from rmqtool.commands.repairs.carry_out import preview
 from rmqtool.commands.repairs.recover import recover_planner
-from rmqtool.commands.repairs.repair_run import Planner, RepairCommand, RepairRequest, RepairRun
+from rmqtool.commands.repairs.repair_plan import Planner, RepairCommand, RepairRequest, RepairRun
 from rmqtool.commands.repairs.salvage import salvage_planner
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.summary import StoreSummary, file_times, index_headers, summarize

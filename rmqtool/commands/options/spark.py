@@ -16,7 +16,7 @@ import typer
 
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.help_groups import SPARK
-from rmqtool.commands.options.option_values import pairs
+from rmqtool.commands.options.run import pairs
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.memory import memory_budget
 from rmqtool.scan.runner import Runner
@@ -106,7 +106,7 @@ def runner(master: str | None, conf: list[str] | None, messages: Messages) -> It
             raise UsageError("--conf is a Spark setting; it needs --master")
         yield None
         return
-    from rmqtool.pipeline.runner import SparkRunner
+    from rmqtool.pipeline.session import SparkRunner
 
     with spark(master, conf, messages) as session:
         yield SparkRunner(session)

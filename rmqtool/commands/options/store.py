@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -15,15 +17,16 @@ from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.completion import decoders, versions, versions_or_all
 from rmqtool.commands.options.help_groups import OUTPUT, STORE
-from rmqtool.commands.options.settings import named_conf
-from rmqtool.engine.rules.settings import read_settings, unread_settings, value_problems
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.settings import all_settings, nearest_setting, read_settings, unread_settings, value_problems
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
-from rmqtool.errors import NotAStoreError, RefusedError
+from rmqtool.errors import NotAStoreError, RefusedError, UsageError
 from rmqtool.evidence.location import BundleLocation, shareable_settings
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.memory import settle
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
+from rmqtool.store.config.broker_conf import BrokerConf, ReadSettings, broker_conf, read_broker_conf, with_properties
 from rmqtool.store.directory import Settings, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
@@ -31,6 +34,50 @@ from rmqtool.store.log_owner import ForeignDirectory, foreign_directory
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
 from rmqtool.times import parse_time
+
+
+def named_conf(
+    path: Path | None, texts: Sequence[str], reads: ReadSettings, recorded: Mapping[str, str] | None = None
+) -> BrokerConf | None:
+    """What the broker's properties file says, and what a person says instead; None where nothing does.
+
+    Args:
+        texts: settings that go before those of the file, each as KEY=VALUE.
+        recorded: the file's properties where there is no file.
+
+    Raises:
+        UnreadableError: the file may not be read, or is none.
+        UsageError: a person names a setting that no version has.
+    """
+    refuse_unknown_settings(texts)
+    conf = None if recorded is None else broker_conf(recorded, reads=reads)
+    conf = read_broker_conf(path, reads) if path is not None else conf
+    return with_properties(conf, texts, reads) if texts else conf
+
+
+def refuse_bad_settings(conf: BrokerConf, rules: BrokerRules | None) -> None:
+    """Refuse to write by values that the broker would not take, or that no file can have.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for problem in value_problems(conf, rules):
+        raise UsageError(f"{conf.path}: {problem}")
+
+
+def refuse_unknown_settings(texts: Iterable[str], option: str = "--set") -> None:
+    """Refuse what a person says of a setting that no version has, each as KEY=VALUE.
+
+    Raises:
+        UsageError: a name is none, and what it may have meant.
+    """
+    for text in texts:
+        name, equals, _ = text.partition("=")
+        if equals and (name := name.strip()) and name not in all_settings():
+            nearest = nearest_setting(name)
+            meant = f"; did you mean {nearest}?" if nearest is not None else ""
+            raise UsageError(f"{option} {text}: no broker version has a setting of this name{meant}")
+
 
 TIME_FORMS: Final = "ISO 8601, ms, 2h (ago), 'yesterday 14:00' or now"
 _STORE_HELP: Final = "Store root of the broker: the directory that holds commitlog/"
@@ -327,3 +374,54 @@ def user_name(user_id: int) -> str:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:
         return str(user_id)
+
+
+T = TypeVar("T")
+STORE_OPTIONS: Final = "store_options"
+"""The parameter that stands for them."""
+FILE_SIZES: Final = ("log_file_size", "queue_file_size", "index_entries")
+
+
+def _given(
+    commitlog: CommitlogOption = None,
+    log_file_size: LogFileSizeOption = None,
+    queue_file_size: QueueFileSizeOption = None,
+    index_slots: IndexSlotsOption = None,
+    index_entries: IndexEntriesOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+) -> StoreOptions:
+    sizes = file_sizes(log_file_size, queue_file_size, index_entries)
+    return StoreOptions(commitlog, index_slots, broker_conf, broker_version, sizes)
+
+
+def with_store_options(*left_out: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Make a command, which has each option in its signature, of a function that takes `store_options`.
+
+    Args:
+        left_out: options that the command does not have, named as parameters.
+    """
+    options = {
+        name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(_given, eval_str=True).parameters.items()
+        if name not in left_out
+    }
+
+    def decorate(function: Callable[..., T]) -> Callable[..., T]:
+        @functools.wraps(function)
+        def command(*arguments: Any, **given: Any) -> T:
+            store_options = _given(**{name: given.pop(name, None) for name in options})
+            return function(*arguments, **given, **{STORE_OPTIONS: store_options})
+
+        signature = inspect.signature(function, eval_str=True)
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in signature.parameters.items():
+            if name == STORE_OPTIONS:
+                parameters += options.values()
+            else:
+                is_behind = bool(parameters) and parameters[-1].kind is inspect.Parameter.KEYWORD_ONLY
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) if is_behind else parameter)
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate

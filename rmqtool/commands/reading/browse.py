@@ -11,9 +11,16 @@ import typer
 
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.decode import body_choice
-from rmqtool.commands.options.memory import thread_count
-from rmqtool.commands.options.store import DecodeOption, ReadStore, StoreOptions, lock_of, open_store, tell_opened
-from rmqtool.commands.options.store_parameters import with_store_options
+from rmqtool.commands.options.run import thread_count
+from rmqtool.commands.options.store import (
+    DecodeOption,
+    ReadStore,
+    StoreOptions,
+    lock_of,
+    open_store,
+    tell_opened,
+    with_store_options,
+)
 from rmqtool.errors import UnsupportedError, how_to_install
 from rmqtool.report.bodies import BODY_LIMIT, BodyForm
 from rmqtool.scan.kernels.compile_notice import ON_COMPILE

@@ -14,8 +14,8 @@ from rmqtool.answer.diff_answer import ComparedSide, answer_of_comparison
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_own_files
+from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.store import (
     FormatOption,

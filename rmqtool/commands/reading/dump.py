@@ -16,6 +16,7 @@ from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.decode import body_choice, tell_failures
 from rmqtool.commands.options.help_groups import OUTPUT
 from rmqtool.commands.options.store import (
+    FILE_SIZES,
     TIME_FORMS,
     BodyLimitOption,
     BodyOption,
@@ -25,8 +26,8 @@ from rmqtool.commands.options.store import (
     StoreOptions,
     timestamp_ms,
     version_option,
+    with_store_options,
 )
-from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.commands.screen import screen
 from rmqtool.dump.request import Request, check_request, chosen_fields, fields_of_kind

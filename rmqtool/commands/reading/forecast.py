@@ -26,8 +26,8 @@ from rmqtool.commands.options.store import (
     command_line,
     open_store,
     tell_opened,
+    with_store_options,
 )
-from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, SUPPORTED, nearest_releases, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError, UsageError

@@ -15,6 +15,7 @@ from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.decode import body_choice, tell_failures
 from rmqtool.commands.options.store import (
+    FILE_SIZES,
     TIME_FORMS,
     BodyLimitOption,
     BodyOption,
@@ -28,8 +29,8 @@ from rmqtool.commands.options.store import (
     open_store,
     tell_opened,
     timestamp_ms,
+    with_store_options,
 )
-from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.options.topic_names import absent_topics, known_topics
 from rmqtool.commands.reading.get_explained import Question, explanation
 from rmqtool.commands.screen import screen
@@ -45,8 +46,7 @@ from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
 from rmqtool.report.screens.get_screen import write_answer
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.sides.kinds import HOLDS_MESSAGES, unread_files
-from rmqtool.store.directory import Store
-from rmqtool.store.unproven_sizes import demand_log_file_size
+from rmqtool.store.directory import Store, demand_log_file_size
 
 FOUND: Final = "FOUND"
 NOT_FOUND: Final = "QUERY_NOT_FOUND"

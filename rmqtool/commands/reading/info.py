@@ -13,6 +13,7 @@ from rmqtool.answer.info_answer import answer_of_summary
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.store import (
+    FILE_SIZES,
     ObjectFormatOption,
     ReadStore,
     StoreOptions,
@@ -22,8 +23,8 @@ from rmqtool.commands.options.store import (
     open_store,
     tell_opened,
     user_name,
+    with_store_options,
 )
-from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.summary import StoreSummary, summarize
 from rmqtool.errors import RmqtoolError

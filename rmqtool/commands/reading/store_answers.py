@@ -12,10 +12,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqtool.answer.assessment import StoreVerdict
+from rmqtool.answer.answer import FindingTally, StoreVerdict
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
-from rmqtool.answer.tally import FindingTally
 from rmqtool.answer.verify_answer import answer_of_verify
 from rmqtool.commands.command_list import command_of_repair
 from rmqtool.engine.reading.version_evidence import infer_version
@@ -29,8 +28,8 @@ from rmqtool.pipeline.tables.options import UNREADABLE, UnreadStore
 from rmqtool.report.json_schemas import JsonRow
 from rmqtool.report.screens.verify_screen import MORE, PER_FILE_MAX
 from rmqtool.store.location import StoreLocation, is_url
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
+from rmqtool.verify.survey.result import Summary
 
 if TYPE_CHECKING:
     from rmqtool.verify.survey.result import SplitResult

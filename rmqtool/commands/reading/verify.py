@@ -10,16 +10,15 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
+from rmqtool.answer.answer import FindingTally
 from rmqtool.answer.exit_codes import ExitCode
-from rmqtool.answer.tally import FindingTally
 from rmqtool.answer.verify_answer import answer_of_verify
 from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.command_list import command_of_repair
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
-from rmqtool.commands.options.memory import thread_count
-from rmqtool.commands.options.option_values import duration_s
 from rmqtool.commands.options.output_files import demand_writable, refuse_dash
+from rmqtool.commands.options.run import duration_s, thread_count
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.spark_tables import ReadStores, name_several
 from rmqtool.commands.options.store import (
@@ -30,16 +29,15 @@ from rmqtool.commands.options.store import (
     open_store,
     refuse_inside_store,
     tell_opened,
+    with_store_options,
 )
-from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.reading.verify_fleet import FleetRequest, verify_fleet
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError, WriteError
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import BY_ID, CATALOG
-from rmqtool.report.junit import junit_text
+from rmqtool.report.check_formats import junit_text, sarif_text
 from rmqtool.report.progress import Progress
-from rmqtool.report.sarif import sarif_text
 from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.location import StoreLocation, store_location

@@ -15,8 +15,8 @@ from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import reader_needed
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.help_groups import OUTPUT
-from rmqtool.commands.options.option_values import byte_count, duration_s
 from rmqtool.commands.options.output_files import demand_own_files
+from rmqtool.commands.options.run import byte_count, duration_s
 from rmqtool.commands.options.store import (
     StoreOptions,
     StorePath,
@@ -24,8 +24,8 @@ from rmqtool.commands.options.store import (
     open_store,
     refuse_inside_store,
     tell_opened,
+    with_store_options,
 )
-from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts

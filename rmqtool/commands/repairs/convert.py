@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.repair_plan import Planner, RepairRun
 from rmqtool.errors import UsageError
 from rmqtool.repair.convert import QueueSide, plan_convert, plan_from_dledger
 from rmqtool.repair.machine.plan import PlannedRepair

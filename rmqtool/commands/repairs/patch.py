@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands.options.option_values import pairs
+from rmqtool.commands.options.run import pairs
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.repair_plan import Planner, RepairRun
 from rmqtool.dump.target import place_in_store
 from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.repair.machine.plan import PlannedRepair

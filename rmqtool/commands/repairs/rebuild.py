@@ -14,7 +14,7 @@ from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.repair_plan import Planner, RepairRun
 from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, QUEUES
 from rmqtool.errors import UsageError
 from rmqtool.repair.compaction import plan_compaction

@@ -8,14 +8,13 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands.options.memory import thread_count
+from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.repair_plan import Planner, RepairRun
 from rmqtool.errors import UsageError
 from rmqtool.forecast.options import forecast_options
 from rmqtool.repair.machine.plan import PlannedRepair
-from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
-from rmqtool.repair.recover.side_state import with_side_state
+from rmqtool.repair.recover.plan import RecoverOptions, plan_recover, with_side_state
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 

@@ -17,11 +17,9 @@ import typer
 
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.help_groups import REPAIR
-from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, StorePath, command_line
-from rmqtool.commands.options.store_parameters import with_store_options
-from rmqtool.commands.repairs.carry_out import carry_out, open_for_repair
-from rmqtool.commands.repairs.repair_run import Planner, RepairCommand, RepairRequest, RepairRun
-from rmqtool.commands.repairs.saved_plan import add_saved_options, options_to_save
+from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, StorePath, command_line, with_store_options
+from rmqtool.commands.repairs.carry_out import add_saved_options, carry_out, open_for_repair, options_to_save
+from rmqtool.commands.repairs.repair_plan import Planner, RepairCommand, RepairRequest, RepairRun
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.scan.log_digest import LogDigest
 

@@ -13,10 +13,10 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import refuse_dash
+from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.repairs.repair_command import repair_command
-from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.repair_plan import Planner, RepairRun
 from rmqtool.dump.log import LogDump
 from rmqtool.dump.request import Request
 from rmqtool.dump.target import DumpKind, Target

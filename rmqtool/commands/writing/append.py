@@ -18,17 +18,19 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
-from rmqtool.commands.options.option_values import pairs
-from rmqtool.commands.options.settings import refuse_bad_settings, refuse_unknown_settings
+from rmqtool.commands.options.run import pairs
 from rmqtool.commands.options.store import (
+    FILE_SIZES,
     FormatOption,
     StoreOptions,
     StorePath,
     foreign_owner,
     open_store,
+    refuse_bad_settings,
+    refuse_unknown_settings,
     tell_opened,
+    with_store_options,
 )
-from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.screen import screen
 from rmqtool.commands.writing.append_client import ClientRequest, answers
 from rmqtool.commands.writing.append_messages import MessageRequest, host_of, messages_from, messages_wanted

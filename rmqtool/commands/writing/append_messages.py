@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rmqtool.commands.options.option_values import pairs
+from rmqtool.commands.options.run import pairs
 from rmqtool.engine.append.appender import clock_ms
 from rmqtool.engine.append.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message, MessageBatch
 from rmqtool.engine.append.message_lines import LINE_MAX, message_of_line

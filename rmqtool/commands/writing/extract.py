@@ -11,8 +11,7 @@ from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.output_files import demand_directory
 from rmqtool.commands.options.spark_tables import FromTimeOption, ToTimeOption
-from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, StorePath, timestamp_ms
-from rmqtool.commands.options.store_parameters import with_store_options
+from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, StorePath, timestamp_ms, with_store_options
 from rmqtool.commands.writing.new_store import make_store, open_sources
 from rmqtool.report.writers import ObjectFormat
 

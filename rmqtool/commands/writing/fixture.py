@@ -138,7 +138,7 @@ def check(
 
     Example: rmqtool fixture check /tmp/store
     """
-    from rmqtool.fixtures.expectation import checked
+    from rmqtool.fixtures.recipe_expectation import checked
 
     require_generated(directory)
     mark = _read_mark(directory)

@@ -10,8 +10,7 @@ import typer
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.output_files import demand_directory
 from rmqtool.commands.options.spark_tables import TopicOption
-from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions
-from rmqtool.commands.options.store_parameters import with_store_options
+from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, with_store_options
 from rmqtool.commands.writing.new_store import make_store, open_sources
 from rmqtool.errors import UsageError
 from rmqtool.report.writers import ObjectFormat

@@ -13,7 +13,7 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options.memory import thread_count
+from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.options.store import StoreOptions, open_store, tell_opened
 from rmqtool.commands.screen import show_object
 from rmqtool.errors import NotAStoreError, RefusedError
@@ -66,7 +66,7 @@ def make_store(
         RmqtoolError: see `write_new_store`.
     """
     from rmqtool.extract.new_store import SourceLog, count_chosen, write_new_store
-    from rmqtool.repair.derived.request import BuildOptions
+    from rmqtool.repair.derived.result import BuildOptions
 
     sources: list[SourceLog] = [
         SourceLog(one.store, one.rules, root, one.store.settings.commitlog_directories or DEFAULT_LOG)

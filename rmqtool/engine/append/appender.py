@@ -41,8 +41,7 @@ from rmqtool.engine.append.rewrite import (
 from rmqtool.engine.append.status import AppendStatus, PutResult, PutStatus
 from rmqtool.engine.append.validation import batch_refusal, further_refusal, refusal, size_refusal
 from rmqtool.engine.append.writer_config import WriterConfig
-from rmqtool.engine.rules.algorithms import BatchProperties
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BatchProperties, BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.batch import join_batch

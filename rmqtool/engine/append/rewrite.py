@@ -16,8 +16,7 @@ from rmqtool.engine.append.encoder import without_record_crc
 from rmqtool.engine.append.message import Message
 from rmqtool.engine.append.validation import delay_level
 from rmqtool.engine.append.writer_config import WriterConfig
-from rmqtool.engine.rules.algorithms import MultiDispatch
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, MultiDispatch
 from rmqtool.engine.rules.topic_names import LMQ_PREFIX, is_kept_out
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag

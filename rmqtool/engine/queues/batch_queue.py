@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from rmqtool.engine.queues.loaded_files import LoadedFiles
 from rmqtool.engine.queues.unit import BATCH, Boundary, QueueUnit, whole_units
-from rmqtool.engine.rules.algorithms import TimeLookup
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, TimeLookup
 from rmqtool.engine.segments.log import Log
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
 from rmqtool.store.directory import Segment

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.loaded_files import READ_UNITS, LoadedFiles, minimum_position
 from rmqtool.engine.queues.unit import PLAIN, Boundary, QueueUnit, whole_units
-from rmqtool.engine.rules.algorithms import TimeLookup
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, TimeLookup
 from rmqtool.engine.segments.log import Log
 from rmqtool.formats.consumequeue import UNIT_SIZE, extension_position, is_extension_address
 from rmqtool.store.directory import Segment

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, UnitKind, whole_units
-from rmqtool.engine.rules.algorithms import MinOffsetSearch
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, MinOffsetSearch
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats.consumequeue import DEFAULT_FILE_UNITS, UNIT_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END

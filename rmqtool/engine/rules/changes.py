@@ -11,8 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from rmqtool.engine.rules.algorithms import MultiDispatch
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, MultiDispatch
 
 Concerns = Callable[[BrokerRules, BrokerRules], bool]
 

@@ -48,7 +48,7 @@ def may_be_deleted(topic: str, shown_topics: frozenset[str] | None) -> bool:
     """Whether somebody may have deleted a topic, for what would tell it cannot be read.
 
     Args:
-        shown_topics: see `rmqtool.engine.queues.shown_topics`.
+        shown_topics: see `rmqtool.engine.queues.kinds`.
     """
     return shown_topics is not None and topic not in shown_topics and is_deletable(topic)
 

@@ -10,9 +10,10 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from rmqtool.engine.rules.algorithms import (
+from rmqtool.engine.rules.broker_rules import (
     AbnormalStart,
     BatchProperties,
+    BrokerRules,
     DispatchedEnd,
     MinOffsetSearch,
     MultiDispatch,
@@ -23,7 +24,6 @@ from rmqtool.engine.rules.algorithms import (
     SizeMismatch,
     TimeLookup,
 )
-from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UsageError
 
 

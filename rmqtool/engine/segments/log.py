@@ -10,8 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import takewhile
 
-from rmqtool.engine.rules.algorithms import SizeMismatch
-from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.broker_rules import BrokerRules, SizeMismatch
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag

@@ -31,9 +31,8 @@ from rmqtool.store.remote import without_listing
 from rmqtool.store.view import StoreView
 from rmqtool.verify.match.split_check import SplitFile
 from rmqtool.verify.run import OnFinding, verify_store
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
-from rmqtool.verify.survey.result import SplitResult
+from rmqtool.verify.survey.result import SplitResult, Summary
 
 if TYPE_CHECKING:
     from pyspark import RDD

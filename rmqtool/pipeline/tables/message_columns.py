@@ -20,8 +20,15 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text
 from rmqtool.formats.system_flag import BORN_HOST_V6, STORE_HOST_V6
 from rmqtool.pipeline.tables.decoded_bodies import content_batches, whole_content
-from rmqtool.pipeline.tables.texts import Bytes, Numbers, binary_array, property_maps, text_array, word_lists
-from rmqtool.pipeline.tables.times import time_array
+from rmqtool.pipeline.tables.texts import (
+    Bytes,
+    Numbers,
+    binary_array,
+    property_maps,
+    text_array,
+    time_array,
+    word_lists,
+)
 from rmqtool.report.fields import (
     MESSAGE_TABLE,
     Body,

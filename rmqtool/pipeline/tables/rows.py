@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rmqtool.pipeline.tables.schemas import arrow_schema
-from rmqtool.pipeline.tables.times import time_array
+from rmqtool.pipeline.tables.texts import time_array
 from rmqtool.report.fields import RowField, Type, UnfilledFieldError
 
 PART_BYTES: Final = 64 << 20

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from rmqtool.errors import UsageError
-from rmqtool.pipeline.tables.texts import LIST_TYPE, MAP_TYPE
-from rmqtool.pipeline.tables.times import TIME_TYPE
+from rmqtool.pipeline.tables.texts import LIST_TYPE, MAP_TYPE, TIME_TYPE
 from rmqtool.report.fields import COSTLY_COLUMNS, MESSAGE_PROFILES, TABLES, RowField, Type
 from rmqtool.report.names import unknown_name
 

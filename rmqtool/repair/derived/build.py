@@ -24,8 +24,7 @@ from rmqtool.repair.derived.builder import BuildContext, IndexPrefix, QueueIndex
 from rmqtool.repair.derived.gap_queue_writer import RecordOffsets
 from rmqtool.repair.derived.log_pass import LogReading, ReadRows
 from rmqtool.repair.derived.parallel import DispatchResult, DispatchTask, build_in_parallel
-from rmqtool.repair.derived.request import BuildOptions, BuildRequest
-from rmqtool.repair.derived.result import BuildResult, Generations
+from rmqtool.repair.derived.result import BuildOptions, BuildRequest, BuildResult, Generations
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, RecordTable, ScanOptions, open_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress, Runner

@@ -28,8 +28,7 @@ from rmqtool.repair.derived.gap_queue_writer import (
     NewestBatchQueueWriter,
     RecordOffsets,
 )
-from rmqtool.repair.derived.request import BuildOptions, BuildRequest, RemovedTopics
-from rmqtool.repair.derived.result import BuiltQueues, Generations
+from rmqtool.repair.derived.result import BuildOptions, BuildRequest, BuiltQueues, Generations, RemovedTopics
 from rmqtool.scan.log import may_hold_data
 from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
 from rmqtool.store.config.read_config import read_config

@@ -33,8 +33,7 @@ from rmqtool.quantities import OFFSETS_END
 from rmqtool.repair.derived.builder import dispatch_settings
 from rmqtool.repair.derived.gap_queue_writer import GAP_UNITS_MAX, KeptUnits, RecordOffsets
 from rmqtool.repair.derived.log_pass import Bad, LogReading
-from rmqtool.repair.derived.request import BuildOptions, RemovedTopics
-from rmqtool.repair.derived.result import file_step
+from rmqtool.repair.derived.result import BuildOptions, RemovedTopics, file_step
 from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, open_log
 from rmqtool.scan.runner import OnProgress

@@ -2,23 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, EXTENSIONS, QUEUES
 from rmqtool.engine.dispatch.index_writer import DIRECTORY as INDEX
 from rmqtool.engine.dispatch.index_writer import number_behind
+from rmqtool.engine.queues.kinds import shown_topics
+from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.topic_names import is_deleted, may_be_deleted
 from rmqtool.errors import UnreadableError
+from rmqtool.formats.checkpoint import (
+    FIELDS_SIZE,
+    FILE_SIZE,
+    Checkpoint,
+    build_checkpoint,
+    impossible_fields,
+    parse_checkpoint,
+)
+from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.repair.derived.request import BuildRequest
+from rmqtool.repair.derived.log_pass import PART_BYTES
 from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_content
 from rmqtool.repair.machine.disk import within_range
-from rmqtool.repair.machine.steps import Create, Replace, Step, remove_file
+from rmqtool.repair.machine.plan import ABORT_NAME
+from rmqtool.repair.machine.steps import Create, Replace, Step, create_file, remove_file, replace_file
+from rmqtool.scan.log_digest import LogDigest
+from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics, whole_topics
+from rmqtool.store.config.read_config import read_config
+from rmqtool.store.databases.rocksdb import RocksFailure
+from rmqtool.store.databases.rocksdb_files import is_rocksdb_used
 from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import Literal, read_range
 from rmqtool.store.view import StoreView
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What the store's files do not say.
+
+    Attributes:
+        delays_ms: of the broker's delay levels.
+        multi_dispatch, lmq: the broker's `enableMultiDispatch` and `enableLmq`.
+        extension: whether queues have extensions; None looks at the store.
+        record_crc: whether the broker is set to write whole-record CRCs; else the log's records tell.
+        compiled: which reader scans; None leaves it to the size of the log.
+        threads: that read the log; whatever their number, the same is built.
+        part_bytes: of a file of the log that a thread reads at a time.
+        digest: what is known of the log already, and is told what a build reads.
+        keeps_keys: whether the digest is told what records put into the index, for a later check of it.
+        shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
+        restored: deleted topics whose messages are entered too; None: all of them.
+    """
+
+    delays_ms: tuple[int, ...] = field(default_factory=parse_delay_levels)
+    multi_dispatch: bool = True
+    lmq: bool = True
+    extension: bool | None = None
+    record_crc: bool = False
+    compiled: bool | None = None
+    threads: int = 2
+    part_bytes: int = PART_BYTES
+    digest: LogDigest | None = field(default=None, compare=False, repr=False)
+    keeps_keys: bool = True
+    shows_tombstones: bool = False
+    restored: frozenset[str] | None = frozenset()
+
+
+@dataclass(frozen=True)
+class RemovedTopics:
+    """Up to where in the log the messages of topics were removed, because the topics were deleted.
+
+    Attributes:
+        whole: all topics that are configured; None where no whole configuration tells.
+        shown: the topics of which nobody can doubt that they are there; None: no topic is in doubt.
+        restored: see `BuildOptions`.
+        again: where topics begin again whose names are used again.
+    """
+
+    whole: frozenset[str] | None = None
+    restored: frozenset[str] | None = frozenset()
+    again: Mapping[str, int] = field(default_factory=dict)
+    shown: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, store: Store, restored: frozenset[str] | None, incomplete: frozenset[str]) -> Self:
+        """Look at a store.
+
+        Args:
+            restored: see `BuildOptions`.
+            incomplete: topics of which a check has told that queues lack messages.
+        """
+        shown = shown_topics(store)
+        whole = whole_topics(read_config(store.view, TOPICS))
+        return cls(whole, restored, shown=None if shown is None else shown | incomplete)
+
+    def end(self, topic: str) -> int:
+        """Physical offset before which the messages of a topic were removed; 0 where none was."""
+        if topic in self.again:
+            return self.again[topic]
+        is_restored = self.restored is None or topic in self.restored
+        is_gone = is_deleted(topic, self.whole) or may_be_deleted(topic, self.shown)
+        return OFFSETS_END if is_gone and not is_restored else 0
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What is to be built.
+
+    Attributes:
+        queue: tells by (topic, queue id) which queues; None builds no queue at all.
+        log_end: records from here on do not count; None reads to the end of the log.
+        earlier: where files of the log begin that lie before the store's, if it is a window of a larger one: what
+            queues and index have there stays as it is, and must reach up to the first record here.
+        topics: of the wanted queues, where these are some of all.
+    """
+
+    queue: Callable[[str, int], bool] | None
+    index: bool
+    log_end: int | None = None
+    earlier: tuple[int, ...] = ()
+    topics: frozenset[str] = frozenset()
+
 
 _NS_PER_MS: Final = 1_000_000
 NAMED_MAX: Final = 5
@@ -231,3 +340,69 @@ def _staged(directory: Path, root: str) -> dict[str, Path]:
     """Files that were built, by their path in the store."""
     top = directory / root
     return {str(path.relative_to(directory)): path for path in top.rglob("*") if path.is_file()}
+
+
+CHECKPOINT_PATH = "checkpoint"
+
+
+def abort_reason(store: Store, rules: BrokerRules) -> str | None:
+    """Why `abort` has to stay; None where the repair writes all that dispatch would."""
+    if store.queue_kind == "mixed":
+        return "some consume queues are in RocksDB: only a broker's start after a crash adds missing messages"
+    database = store.queue_database
+    if database is not None and database.failure is RocksFailure.NO_LIBRARY:
+        return "the consume queues are in RocksDB, and rmqtool[rocksdb], which writes them, is not installed"
+    compacted = compacted_topics(topics(read_config(store.view, TOPICS)))
+    if rules.compaction and (compacted or store.files.get(FileKind.COMPACTION_LOG)):
+        return "topics are compacted: only a broker's start after a crash updates the compaction log"
+    if is_rocksdb_used(store.files.get(FileKind.ROCKSDB, ())):
+        return "rocksdbstore/ is in use: only a broker's start after a crash updates its tables"
+    return None
+
+
+def checkpoint_steps(
+    store: Store, rules: BrokerRules, last_record: tuple[int, int] | None, log_end: int
+) -> Iterator[Step]:
+    """The step that writes the checkpoint of a store whose queues and index are complete; none if it is there.
+
+    Args:
+        last_record: physical offset and store time; without one only numbers that no broker writes are replaced.
+
+    Raises:
+        UnreadableError: the file is there and may not be read.
+    """
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None and last_record is None:
+        return
+    raw = b""
+    if entry is not None:
+        with closing(store.view.open(entry.path)) as source:
+            raw = read_range(source, 0, FILE_SIZE + 1)
+    known, count = parse_checkpoint(raw[:FIELDS_SIZE]), rules.checkpoint_field_count
+    if last_record is None:
+        checkpoint = replace(known, **dict.fromkeys(impossible_fields(known, log_end), 0))
+        why = "set to 0 what no broker writes into the checkpoint"
+    else:
+        physical_offset, time_ms = last_record
+        confirmed = known.confirm_physical_offset
+        checkpoint = Checkpoint(
+            commitlog_timestamp_ms=time_ms,
+            consumequeue_timestamp_ms=time_ms,
+            index_timestamp_ms=time_ms,
+            confirm_physical_offset=confirmed if count > 4 and 0 <= confirmed <= log_end else 0,
+            consumequeue_physical_offset=physical_offset if count > 5 else 0,
+        )
+        why = "update the checkpoint to the last record"
+    content = build_checkpoint(checkpoint)
+    if entry is None:
+        if store.view.stat(CHECKPOINT_PATH) is not None:
+            raise UnreadableError(f"{CHECKPOINT_PATH}: not a file")
+        yield create_file(store.view, CHECKPOINT_PATH, Literal(content), why)
+    elif raw != content:
+        yield replace_file(store.view, entry.path, Literal(content), why)
+
+
+def abort_steps(store: Store) -> Iterator[Step]:
+    """The step that takes `abort` away."""
+    if store.first(FileKind.ABORT) is not None:
+        yield remove_file(store.view, ABORT_NAME, "mark the store as cleanly shut down")

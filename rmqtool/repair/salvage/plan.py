@@ -23,7 +23,7 @@ from rmqtool.errors import WriteError
 from rmqtool.findings.finding import Finding, Severity
 from rmqtool.formats.queue_name import topic_text
 from rmqtool.repair.derived.builder import dispatch_settings
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.recover.log_steps import damage_in, is_misnamed, shape_steps

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.page.finding_kinds import FindingKinds
-from rmqtool.report.page.lane import Lane
 from rmqtool.report.page.log_picture import LogPicture
 from rmqtool.report.page.queue_bars import QueueBar, QueueBars
+from rmqtool.report.page.strip import Lane
 from rmqtool.report.page.timeline import IndexRange, Times, time_axis, time_lanes
 from rmqtool.report.screens.repair_screen import plan_afterwards, plan_verdict
 from rmqtool.report.screens.verify_screen import checked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
@@ -84,3 +84,11 @@ class Strip:
 
 def _bar(cell: int, count: int, kind: str) -> Bar:
     return Bar(cell * WIDTH / BINS, count * WIDTH / BINS, kind)
+
+
+class Lane(NamedTuple):
+    """What is drawn from `bars`; `text` says it to those who do not see the strip."""
+
+    label: str
+    bars: Sequence[Bar]
+    text: str

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from rmqtool.formats.checkpoint import LATEST_MS
-from rmqtool.report.page.lane import Lane
-from rmqtool.report.page.strip import Axis
+from rmqtool.report.page.strip import Axis, Lane
 from rmqtool.report.text import counted
 from rmqtool.times import time_text
 

@@ -20,11 +20,10 @@ from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.rules import Verdict
-from rmqtool.store.directory import Segment, Store
+from rmqtool.store.directory import Segment, Store, is_log_file_size_known
 from rmqtool.store.dledger_files import data_directories
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind, is_broker_directory, segment_name
 from rmqtool.store.source import read_range
-from rmqtool.store.unproven_sizes import is_log_file_size_known
 from rmqtool.store.view import Entry, StoreView
 
 _LOOKED_AT: Final = 64 << 10

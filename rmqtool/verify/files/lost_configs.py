@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from rmqtool.engine.queues.kinds import queue_names
-from rmqtool.engine.queues.shown_topics import is_of_broker
+from rmqtool.engine.queues.kinds import is_of_broker, queue_names
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.topic_names import (

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from rmqtool.engine.dispatch.index_writer import holds_no_entry
+from rmqtool.errors import UnreadableError
+from rmqtool.findings.account import Account
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import finding
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.quantities import OFFSETS_END
+from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.checkpoint_file import shows_index
+from rmqtool.store.directory import Store
+from rmqtool.store.view import Entry
 from rmqtool.verify.survey.context import VerifyContext
-from rmqtool.verify.survey.index_map import IndexMap
+from rmqtool.verify.survey.index_map import IndexMap, IndexPass
 from rmqtool.verify.survey.queue_map import OffsetRuns, QueueMap
+from rmqtool.verify.survey.recall import seen_by
 from rmqtool.verify.survey.result import SplitResult
 
 _KINDS: Final = {
@@ -154,3 +163,65 @@ def newest_record(context: VerifyContext) -> tuple[int, int]:
         return -1, 0
     units = owner.read(context.open_file, place, place + 1)[1]
     return newest, int(units[0]["record_size"]) if len(units) else 0  # its file was cut since it was looked at
+
+
+@dataclass
+class IndexFiles:
+    """What the index files show by themselves.
+
+    Attributes:
+        is_known: whether every file with an entry was checked.
+        seen: what the look at each came to.
+    """
+
+    maps: list[IndexMap] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    is_known: bool = True
+    seen: list[object] = field(default_factory=list)
+
+
+def read_index(store: Store, account: Account, digest: LogDigest | None = None) -> IndexFiles:
+    """Check the index files of a store.
+
+    Args:
+        digest: recalls what was seen of files that are the same.
+    """
+    index = IndexFiles()
+    slots, room = store.index_slot_count, store.index_entry_count
+    empty, ordered = [], []
+    for entry in store.index_files:
+        if not slots:
+            empty += [entry.path] if _is_empty(store, entry, account, index) else []
+            continue
+        one = IndexPass(entry, slots, room, account)
+        seen = seen_by(one, [entry.path], (entry.size, slots, room), store.view.open, digest)
+        file = seen.result
+        index.findings += seen.findings
+        index.seen.append(seen)
+        if file is not None:
+            empty += [entry.path] if file.is_zero else []
+            index.maps.append(file)
+            is_right = not any(row.id == "index.bad-header" for row in seen.findings)
+            if file.count and is_right and file.begin_timestamp_ms <= file.end_timestamp_ms:
+                ordered.append(file)
+    index.findings += misordered_files(ordered)
+    # A broker makes the first file before it has any key for it.
+    index.findings += zero_files(empty if len(empty) < len(store.index_files) else empty[1:])
+    return index
+
+
+def _is_empty(store: Store, entry: Entry, account: Account, index: IndexFiles) -> bool:
+    """Whether a file has no entry, which needs no slot count; any other is a finding, and not checked."""
+    part = account.file(entry.path, entry.size)
+    try:
+        with closing(store.view.open(entry.path)) as source:
+            if holds_no_entry(source):
+                part.zero_tail = entry.size
+                return True
+        text = f"{entry.size} bytes, and nothing shows the number of slots: the file was not checked"
+        index.findings.append(finding("index.unknown-slot-count", entry.path, text, length=entry.size))
+    except UnreadableError as error:
+        index.findings.append(finding("store.unreadable", entry.path, str(error)))
+    part.left_out = entry.size
+    index.is_known = False
+    return False

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.index_entries import batch_entries
-from rmqtool.engine.dispatch.queue_entries import QueueEntries, batch_bytes
+from rmqtool.engine.dispatch.queue_entries import EntryExtractor, QueueEntries, batch_bytes
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.queue_name import TypedQueueKey, topic_text
 from rmqtool.scan.row_columns import RowColumns, by_name, kept_rows

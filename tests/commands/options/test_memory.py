@@ -8,8 +8,7 @@ import pytest
 
 from rmqtool.commands.app import load
 from rmqtool.commands.command_list import COMMANDS
-from rmqtool.commands.options.memory import FILE_BYTES, WORK_BYTES
-from rmqtool.commands.options.option_values import byte_count
+from rmqtool.commands.options.run import FILE_BYTES, WORK_BYTES, byte_count
 from rmqtool.errors import UsageError
 from rmqtool.memory import memory_budget
 from tests.commands.transcripts import rmqtool

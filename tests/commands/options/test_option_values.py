@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.commands.options.option_values import byte_count, duration_s, is_duration, pairs
+from rmqtool.commands.options.run import byte_count, duration_s, is_duration, pairs
 from rmqtool.errors import UsageError
 
 

@@ -17,7 +17,7 @@ import rmqtool
 from rmqtool.commands.command_list import command_of_repair
 from rmqtool.commands.reading.verify import FIELDS
 from rmqtool.findings.registry import BY_ID, finding
-from rmqtool.report.sarif import sarif_text
+from rmqtool.report.check_formats import sarif_text
 from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.store.location import StoreLocation
 from tests.commands.schema_check import schema_errors

@@ -13,7 +13,7 @@ from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.reader import GetMessageResult, Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage
-from rmqtool.engine.rules.algorithms import TimeLookup
+from rmqtool.engine.rules.broker_rules import TimeLookup
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from rmqtool.engine.rules import versions
-from rmqtool.engine.rules.algorithms import (
+from rmqtool.engine.rules.broker_rules import (
     AbnormalStart,
+    BrokerRules,
     MinOffsetSearch,
     NormalStart,
     ReputStart,
     SizeMismatch,
     TimeLookup,
 )
-from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import NEWEST, RANGES, SUPPORTED, parse_version, rules_for
 from rmqtool.errors import UsageError
 

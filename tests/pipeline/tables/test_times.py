@@ -11,7 +11,7 @@ import pytest
 import rmqtool
 from rmqtool.pipeline.tables.rows import batch_of
 from rmqtool.pipeline.tables.schemas import arrow_schema, commented
-from rmqtool.pipeline.tables.times import LAST_MS, TIME_TYPE, time_array
+from rmqtool.pipeline.tables.texts import LAST_MS, TIME_TYPE, time_array
 from rmqtool.report.fields import COSTLY_COLUMNS, QUEUE_TABLE, TABLES
 from tests.conftest import Unpacked
 from tests.pipeline.tables.test_table import table_rows

@@ -11,8 +11,7 @@ from _pytest.mark import ParameterSet
 
 from rmqtool.engine.dispatch import derived_writer
 from rmqtool.repair.derived.build import build
-from rmqtool.repair.derived.request import BuildRequest
-from rmqtool.repair.derived.result import BuildResult
+from rmqtool.repair.derived.result import BuildRequest, BuildResult
 from rmqtool.scan.runner import Runner
 from tests import golden_stores
 from tests.conftest import Unpacked

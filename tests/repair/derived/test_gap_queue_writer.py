@@ -13,7 +13,7 @@ from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.repair.derived.build import build
 from rmqtool.repair.derived.gap_queue_writer import GapPreservingQueueWriter, KeptUnits, RecordOffsets
-from rmqtool.repair.derived.request import BuildRequest
+from rmqtool.repair.derived.result import BuildRequest
 from rmqtool.store.sink import DirectorySink
 from tests.engine.memory_view import log_file, made_store, queue_file, record
 

@@ -17,7 +17,7 @@ from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.system_flag import TRANSACTION_ROLLBACK
 from rmqtool.repair.derived import parallel
 from rmqtool.repair.derived.build import build
-from rmqtool.repair.derived.request import BuildRequest
+from rmqtool.repair.derived.result import BuildRequest
 from rmqtool.scan.runner import Runner
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory

@@ -8,7 +8,7 @@ import pytest
 
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.machine.plan import Plan, view_over
 from rmqtool.repair.recover.log_steps import tail_steps
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover

@@ -19,7 +19,7 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.derived.builder import dispatch_settings
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.scan.log import LogFile, RecordTable, ScanOptions
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict

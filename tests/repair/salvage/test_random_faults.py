@@ -15,7 +15,7 @@ import pytest
 
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.commitlog import MESSAGE_V1
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.machine.plan import view_over
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import Store, survey

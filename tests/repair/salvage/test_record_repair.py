@@ -11,7 +11,7 @@ import pytest
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import BODY_CRC_AT, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
 from rmqtool.formats.record_crc import record_crc_matches
-from rmqtool.repair.derived.request import BuildOptions
+from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.salvage.plan import SalvageOptions
 from rmqtool.repair.salvage.record_repair import RepairedRecord
 from rmqtool.store.source import read_range

@@ -16,8 +16,8 @@ from rmqtool.formats.timer import UNIT_SIZE
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import Depth, VerifyOptions
+from rmqtool.verify.survey.result import Summary
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 

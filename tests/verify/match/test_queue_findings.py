@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.stores import write_store
-from rmqtool.engine.dispatch.entry_extractor import ROW_BYTES
+from rmqtool.engine.dispatch.queue_entries import ROW_BYTES
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.findings.finding import Finding
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE

@@ -15,7 +15,7 @@ from rmqtool.formats.rocksdb.queue import DISPATCHED_KEY, offset_key, unit_key
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.result import Summary
 from tests import golden_stores, life_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked

@@ -12,8 +12,8 @@ from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.split import PART_BYTES, LazySource, has_parts, splits_of, whole_file
 from rmqtool.store.source import BytesSource, FileSource
 from rmqtool.verify.match import split_check
-from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
+from rmqtool.verify.survey.result import Summary
 from tests import golden_stores
 from tests.conftest import Unpacked
 from tests.repair.golden_repairs import settings_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree
 
-from rmqtool.report.junit import junit_text
+from rmqtool.report.check_formats import junit_text
 
 
 def finding(file: str, severity: str, **more: Any) -> dict[str, Any]:
