@@ -23,8 +23,8 @@ from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import Damage, damage_store
 from rmqtool.fixtures.damages.edit import Change
 from rmqtool.fixtures.damages.side_effects import CONSEQUENCES, PROMISED_INSTEAD, SHOWN_UNHARMED
-from rmqtool.fixtures.recipe_expectation import Expectation, checked
 from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipe_expectation import Expectation, checked
 from rmqtool.fixtures.recipes import RECIPES
 from tests.broker.files import copy_store
 
