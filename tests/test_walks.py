@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("### Follow the data")[2].partition("\n### ")[0]
+SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("### The walks")[2].partition("\n## ")[0]
 WALKS = {
     row[0]: re.findall(r"`([^`]+)`", row[1]) for row in re.findall(r"^\| (.+?) \| (`.+`) \|$", SECTION, re.MULTILINE)
 }
