@@ -67,8 +67,8 @@ class RecordScreen(LinesScreen[PlaceInQueue | None]):
             self._message = known.message
             self.show_lines(top=True)
         else:
-            lines = [Line(f"queue offset {known.queue_offset}"), known.line((), 0)] if known is not None else []
-            self.query_one(VirtualList).show(Lines(lines))
+            line = self._messages.line(row, self.size.width)
+            self.query_one(VirtualList).show(Lines([] if line is None else [line]))
 
     def action_bytes(self) -> None:
         """Show the bytes, or not."""

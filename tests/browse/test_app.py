@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,25 @@ def test_damage_is_shown_where_it_is_met(golden: Unpacked, store: str, finding: 
 
     browse(golden(store), drive)
     assert any(part in text for text in shown for part in finding.split("|")), shown[:10]
+
+
+def test_a_step_onto_a_unit_without_a_message_says_what_it_is(golden: Unpacked) -> None:
+    async def drive(driver: Driver) -> None:
+        app = driver.app
+        for name in app.store.queue_names():
+            app.open_queue(name)
+            await driver.settle()
+            messages = app.messages
+            rows = [messages.row(row) for row in range(messages.count())]
+            for number, (known, following) in enumerate(pairwise(rows)):
+                if known and known.message and following and following.message is None and following.problem:
+                    app.open_message(known.message, number, in_list=True)
+                    await driver.settle()
+                    assert following.problem in await driver.press("n")
+                    return
+        raise AssertionError("no unit without a message comes after one with a message")
+
+    browse(golden("5.5.0-damage-cq-entry-offset-beyond"), drive, WIDE)
 
 
 def test_findings_come_with_their_meaning_and_lead_to_their_place(golden: Unpacked) -> None:
