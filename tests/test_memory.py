@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from types import ModuleType
 
 import pytest
 
@@ -123,3 +126,25 @@ def test_where_numba_does_not_load_it_takes_nothing_of_a_limit(monkeypatch: pyte
     assert memory_budget() == before
     keep_to(WORK_LEAST + 40 * MIB)
     assert not log.is_compiled_faster(1 << 40)
+
+
+def test_threads_that_load_numba_at_once_take_its_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kernel:
+        @property
+        def insert_topics(self) -> Kernel:
+            return self
+
+        def load(self) -> None:
+            Event().wait(0.05)  # so that all of them are here at once, were they not kept apart
+            monkeypatch.setitem(sys.modules, "numba", ModuleType("numba"))
+
+    monkeypatch.setattr(memory, "held_bytes", lambda: 0)
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    monkeypatch.setattr(compiled, "load_kernel", Kernel)
+    monkeypatch.setattr(compiled, "checksum_function", lambda: None)
+    monkeypatch.setattr(compiled, "is_available", compiled.is_available.__wrapped__)
+    keep_to(1000 * MIB)
+    before = memory_budget().free
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: compiled.is_available(), range(4)))
+    assert before - memory_budget().free in (compiled.LOADING_BYTES, compiled.COMPILING_BYTES)

@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rmqtool.formats.properties import SCHEDULE_TOPIC
@@ -31,18 +32,20 @@ LOADING_BYTES: Final = 48 << 20
 COMPILING_BYTES: Final = 104 << 20
 """The same where it compiles what a check of a log needs."""
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
+_LOADING: Final = Lock()
 
 
 @functools.cache
 def is_available() -> bool:
-    """Whether kernels can be compiled here, or loaded."""
-    numba_bytes = _numba_bytes()
-    try:
-        load_kernel().insert_topics.load()
-        checksum_function()
-    except Exception:  # noqa: BLE001  whatever keeps a compiler from working, the plain reader does the job
-        return False
-    take(numba_bytes)
+    """Whether kernels can be compiled here, or loaded; several threads may ask, and memory is taken once."""
+    with _LOADING:
+        numba_bytes = _numba_bytes()
+        try:
+            load_kernel().insert_topics.load()
+            checksum_function()
+        except Exception:  # noqa: BLE001  whatever keeps a compiler from working, the plain reader does the job
+            return False
+        take(numba_bytes)
     return True
 
 

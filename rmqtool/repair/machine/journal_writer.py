@@ -107,6 +107,8 @@ def changes_of(plan: Plan, places: StorePaths, folders: _Folders) -> tuple[FileC
         building: str | None = None
         if isinstance(first, Replace | Create) or has_other_names:
             building = adopted or ("new" if is_same_device else "beside")
+        # Before anything of the file is read, for that changes the time at which it was read last.
+        metadata = None if isinstance(first, Create) else Metadata.of(file)
         digest = first.before if isinstance(first, Replace | Remove) else None
         if has_other_names:
             with file.source() as source:
@@ -114,7 +116,7 @@ def changes_of(plan: Plan, places: StorePaths, folders: _Folders) -> tuple[FileC
         saved = SavedFile(
             path=path,
             action="replace" if has_other_names else first.action,
-            metadata=None if isinstance(first, Create) else Metadata.of(file),
+            metadata=metadata,
             folder=folder_name,
             number=number,
             is_moved=is_same_device,
