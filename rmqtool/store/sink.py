@@ -201,7 +201,7 @@ class DirectorySink(Closable):
             os.close(self._open.popitem(last=False)[1])
 
     def _directory(self, names: tuple[str, ...], *, make: bool) -> int:
-        """A descriptor of a directory below the root, reached name by name, so that each link on the way is seen."""
+        """Descriptor of a directory below the root, opened name by name, so that each link on the way is seen."""
         at = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:
             for depth, name in enumerate(names, 1):

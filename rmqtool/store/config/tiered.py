@@ -51,7 +51,7 @@ class TieredSegment(NamedTuple):
 
 @dataclass(frozen=True)
 class TieredStore:
-    """What the metadata says.
+    """Metadata of a tiered store.
 
     Attributes:
         root: directory of the segments, relative to the store; None where they are not in the store.
@@ -63,7 +63,7 @@ class TieredStore:
 
     @property
     def is_used(self) -> bool:
-        """Whether the metadata is there and names a segment, or cannot be read."""
+        """True if the metadata is there and names a segment, or cannot be read."""
         return self.config.state is not ConfigState.ABSENT and (self.config.value is None or bool(self.segments))
 
 
@@ -75,12 +75,12 @@ def read_tiered(view: StoreView) -> TieredStore:
 
 
 def is_coda(size: int, head: bytes) -> bool:
-    """Whether a range of a log segment (its size, its first 8 bytes) ends an old one: a length, a magic and a time."""
+    """True if a range of a log segment (its size, its first 8 bytes) ends an old one: a length, a magic and a time."""
     return size == _CODA_SIZE and head[4:8] == _CODA_MAGIC
 
 
 def what_is_no_store(view: StoreView) -> str:
-    """What a directory is that holds no store of a broker, as a part of a sentence.
+    """Describe a directory that holds no store of a broker, as a part of a sentence.
 
     Raises:
         UnreadableError: a directory in it may not be listed.
