@@ -93,7 +93,7 @@ def finished(state: int) -> int:
 def _compiled(
     batch: Batch, rows: numpy.ndarray[Any, Any], digests: Digests, *, by_content: bool, record_crc: bool
 ) -> Sequence[int]:
-    """Let the kernel fill in what it can; numbers of the rows that it cannot."""
+    """Let the kernel fill in what it can; return the numbers of the rows that it cannot."""
     import numpy
 
     window, base = batch.window, batch.split.physical_offset + batch.window.start
