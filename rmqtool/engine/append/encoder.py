@@ -201,7 +201,7 @@ def lengths_of(texts: Sequence[bytes]) -> Int64s:
 
 
 def _magic(part: bytes) -> int:
-    """The magic that a topic's part asks for: a length of two bytes, read as one, is not the length of the rest."""
+    """The magic for a topic's part: a length of two bytes, read as one byte, is not the length of the rest."""
     return commitlog.MAGIC_V1 if len(part) - 1 == part[0] else commitlog.MAGIC_V2
 
 

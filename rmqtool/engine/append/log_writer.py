@@ -64,7 +64,7 @@ class LogWriter:
         return self._file_start + self.file_size - self.end if self._file is not None else self.file_size
 
     def fits(self, length: int) -> bool:
-        """Whether so many bytes and the smallest blank after them go into the current file."""
+        """True if this number of bytes and the smallest blank after them fit into the current file."""
         return length + BLANK_SIZE_MIN <= self.room()
 
     def open_file(self) -> bool:

@@ -30,7 +30,7 @@ _NO_BODY: Final = msgspec.Raw(b"null")
 
 
 class _Row(msgspec.Struct):
-    """What counts of a row; everything may be left out but the topic."""
+    """Fields of a row that are read; all but the topic are optional."""
 
     type: str = "message"
     topic: str | None = None
@@ -110,7 +110,7 @@ def message_of_line(line: bytes) -> Message | None:
 
 
 def _odd_row(line: bytes, error: Exception) -> _Row:
-    """The row of a line that the library does not take."""
+    """The row of a line that the library rejects."""
     try:
         if isinstance(error, msgspec.ValidationError):
             raise error

@@ -119,7 +119,7 @@ class Log:
         return segment if physical_offset < segment.start + self.file_size else None
 
     def _begins_with_record(self) -> bool:
-        """Whether the log has another file than a lone one that begins with zeros, as far as the disk tells."""
+        """True if the log has another file than a lone one that begins with zeros, as far as the disk shows."""
         if len(self.segments) != 1:
             return bool(self.segments)
         try:
