@@ -1,4 +1,4 @@
-"""What a forecast takes from the broker's configuration; the defaults are the broker's own."""
+"""Options of a forecast from the broker's configuration; the defaults are the broker's own."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class ForecastOptions:
 
     @property
     def enters_index(self) -> bool:
-        """Whether new entries of the index are looked at."""
+        """True if new entries of the index are simulated."""
         return self.index_enabled and self.count_index
 
 
 def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
-    """What the broker's properties file says of a start."""
+    """Forecast options from the broker's properties file."""
     options = ForecastOptions()
     if conf is None:
         return options
