@@ -96,7 +96,7 @@ class DatabaseQueues(Mapping[QueueKey, QueueMap]):
 
 
 def database_findings(database: QueueDatabase, log_minimum: int) -> Iterator[Finding]:
-    """What is wrong with a database by itself."""
+    """Findings about a database alone."""
     say = partial(finding, file=database.directory)
     if database.failure is RocksFailure.DOES_NOT_OPEN:
         yield say("rocksdb.not-loadable", message=database.reason)
@@ -156,7 +156,7 @@ def _of_queue(database: QueueDatabase, name: QueueName, log_minimum: int) -> Ite
 
 
 def log_end_findings(database: QueueDatabase | None, log_end: int) -> Iterator[Finding]:
-    """Whether a database knows of more than the log has."""
+    """Findings about records that a database knows after the log's end."""
     if database is not None and database.dispatched is not None and database.dispatched > log_end:
         text = f"CHECKPOINT_TOPIC is {database.dispatched}, the commit log ends at {log_end}"
         yield finding("rocksdb.ahead-of-log", database.directory, text, physical_offset=database.dispatched)
