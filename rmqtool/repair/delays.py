@@ -113,7 +113,7 @@ class DelayTimes:
         return tuple(delays)
 
     def notes(self, steps: Iterable[Step]) -> list[str]:
-        """What a person should know of the delays, where steps write queues of delayed messages."""
+        """Notes for a person about the delays, where steps write queues of delayed messages."""
         paths = [step.path for step in steps if not isinstance(step, Remove)]
         numbers = {path.split("/")[2] for path in paths if path.startswith(_QUEUES)}
         levels = {int(number) + 1 for number in numbers if number.isascii() and number.isdigit()}

@@ -52,7 +52,7 @@ class NewContent(Protocol):
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file keeps though its content is exchanged."""
+    """Metadata that a file keeps when its content is replaced."""
 
     size: Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
     mode: Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
@@ -75,7 +75,7 @@ class Metadata:
 
     @classmethod
     def from_stat(cls, state: os.stat_result) -> Metadata:
-        """What the system says of a file."""
+        """Metadata from the system's file status."""
         mode = stat.S_IMODE(state.st_mode)
         times_ns = within_range(state.st_atime_ns), within_range(state.st_mtime_ns)
         return cls(state.st_size, mode, state.st_uid, state.st_gid, *times_ns)
@@ -307,8 +307,6 @@ class Disk:
 
 @dataclass(frozen=True)
 class _Opened:
-    """All of a file that is open already, as content."""
-
     file: FileSource
     position = 0
 

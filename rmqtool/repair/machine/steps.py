@@ -85,7 +85,7 @@ class Create:
 
     @property
     def known_digest(self) -> str | None:
-        """The same as `after`; None where it would have to be read, and a reader may come to it."""
+        """Digest as from `after`; None where it would have to be read, and a reader may come to it."""
         return self.content.known_digest if isinstance(self.content, BuiltFile) else self.after
 
     @cached_property

@@ -40,7 +40,7 @@ MENDED_MAX: Final = 64 << 20
 
 
 class RepairedRecord(Enum):
-    """How a record was kept; the value stands in JSON."""
+    """Repair of a record; the value is in JSON."""
 
     FRAME = "frame"
     """Size or magic were wrong; lengths, CRC and own offset prove what they were."""
@@ -53,7 +53,7 @@ class RepairedRecord(Enum):
 
 
 NEEDS_CONSENT: Final = frozenset({RepairedRecord.FLIPPED_BIT, RepairedRecord.AS_IS})
-"""What is not done unless a person asks for it."""
+"""Repairs that are made only on request."""
 
 
 def possible_repairs(
@@ -202,7 +202,7 @@ def restored(
 
 
 def _begins_at(log: Log, place: RecordLocation, size: int) -> bool:
-    """Whether a record that knows its place begins so many bytes behind another."""
+    """True if a record with the right offset begins this number of bytes after another."""
     behind = log.place(place.physical_offset + size)
     if behind is None:
         return False
@@ -214,7 +214,7 @@ def _begins_at(log: Log, place: RecordLocation, size: int) -> bool:
 
 
 def _size_by_lengths(log: Log, place: RecordLocation, limit: int, topic_width: int) -> int | None:
-    """The size to which the lengths inside a record add up; None where they lead out of the limit."""
+    """Size to which the lengths inside a record add up; None where they exceed the limit."""
     head = log.read(place, 0, commitlog.HEAD_SIZE_MAX)
     if len(head) < commitlog.HEAD_SIZE:
         return None
