@@ -1,4 +1,4 @@
-"""Which columns a table of each kind of row has, how wide they are, and which ones a narrow terminal does without."""
+"""Columns of the table for each kind of row, their widths, and those that a narrow terminal omits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each field of the rows and tables is, where its values come from, and what people are told of it.
+"""Fields of the rows and tables: their meaning, their source, and their description for people.
 
 Values, JSON, CSV, Arrow columns, Spark's schema and its comments all follow this description. A field whose source a
 maker of rows does not know is an error there, never null.
@@ -30,7 +30,7 @@ class Type(Enum):
 
 
 class RowFact(Enum):
-    """What a row says of itself and not out of a record: where it comes from, and how it was judged."""
+    """Facts of a row that are not from a record: where it comes from, and how it was judged."""
 
     STORE = "store"
     FILE = "file"
@@ -53,14 +53,14 @@ class Time(NamedTuple):
 
 
 class Code(NamedTuple):
-    """What follows from a number of the scan of which there are few different ones."""
+    """A value that depends on a number of the scan with few different values."""
 
     column: str
     value_of: Callable[[int], Any]
 
 
 class Constant(NamedTuple):
-    """The same for every message that a scan calls good."""
+    """A value that is equal for every message that a scan calls good."""
 
     value: Any
 
@@ -148,7 +148,7 @@ class RowField:
     width: int | None = None
 
     def is_in(self, row_type: str) -> bool:
-        """Whether rows of a type have it."""
+        """True if rows of a type have it."""
         return self.rows is None or row_type in self.rows
 
 
@@ -169,14 +169,12 @@ MESSAGE_TYPES: Final = frozenset({"message", "stale"})
 def _message(
     name: str, kind: Type, source: Source, comment: str, *, nullable: bool = False, width: int | None = None
 ) -> MessageField:
-    """A field that only messages have."""
     return MessageField(name, kind, comment, nullable, MESSAGE_TYPES, width, source=source)
 
 
 def _range(
     name: str, kind: Type, source: Source, comment: str, *, nullable: bool = False, width: int | None = None
 ) -> MessageField:
-    """A field that every range of the log has, a bad one too."""
     return MessageField(name, kind, comment, nullable, None, width, source=source)
 
 
@@ -268,7 +266,7 @@ _TIME_COMMENT: Final = "_timestamp_ms as a time; null before 1970 and after 9999
 
 
 def _told(field: RowField, source: RowFact) -> MessageField:
-    """A column of the messages that says where a row comes from."""
+    """A column of the messages that shows where a row comes from."""
     return MessageField(field.name, field.type, field.comment, field.nullable, source=source)
 
 

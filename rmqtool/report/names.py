@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """What was probably meant, as the tail of a sentence; empty where nothing is near."""
+    """The most similar name, as the tail of a sentence; empty where none is near."""
     by_folded = {known.casefold(): known for known in names}
     close = [by_folded[folded] for folded in difflib.get_close_matches(name.casefold(), list(by_folded), n=3)]
     return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -11,7 +11,7 @@ from rmqtool.report.json_schemas import JsonObject
 EXAMPLES_MAX: Final = 5
 """Findings of a kind that are listed."""
 FEW: Final = 2
-"""The same where there are very many kinds."""
+"""Number of findings listed of a kind where there are very many kinds."""
 _ORDER: Final = ("error", "warning", "note")
 
 
@@ -30,7 +30,7 @@ class FindingKind:
 
     @property
     def rest(self) -> int:
-        """How many findings are not listed."""
+        """Number of findings that are not listed."""
         return self.count - len(self.examples)
 
 
