@@ -1,4 +1,4 @@
-"""What a Python process of a Spark executor is spared, task by task."""
+"""Speed up the Python processes of Spark executors, task by task."""
 
 from __future__ import annotations
 

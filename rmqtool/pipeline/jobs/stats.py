@@ -18,7 +18,9 @@ Groups = dict[tuple[Any, ...], dict[str, Any]]
 """Figures by what they are counted by."""
 
 QUARTER_MS: Final = 900_000
-"""What Spark counts by for hours: zones are apart by whole quarters of an hour, and their hours are sums of these."""
+"""Unit by which Spark counts for hours: zones differ by whole quarters of an hour, and their hours are
+sums of these.
+"""
 
 KEYS: Final[Mapping[By, tuple[str, ...]]] = {
     By.STORE: ("store",),
@@ -39,7 +41,7 @@ _ALWAYS_READ: Final = ("type", "size", "body_length", "store_timestamp_ms", "fin
 
 @dataclass(frozen=True)
 class BadRanges:
-    """What could not be counted."""
+    """Ranges that could not be counted."""
 
     count: int
     size: int
@@ -69,7 +71,7 @@ def figures(messages: DataFrame, by: By) -> Iterator[dict[str, Any] | BadRanges]
 
 
 def figures_of_batches(batches: Iterable[pa.RecordBatch], by: By) -> Iterator[dict[str, Any] | BadRanges]:
-    """The same, of record batches with `columns`: only figures of groups are kept of them."""
+    """Figures of record batches with `columns`, of which only figures of groups are kept."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
