@@ -125,7 +125,7 @@ class LogMerge:
             self._take(side, block.rows)
 
     def _by_digest(self, here: Block, there: Block) -> tuple[Block | None, Block | None]:
-        """Of one block only the digest is known: the records of the other up to its end may give it."""
+        """Compare a block of which only the digest is known with the records of the other up to its end."""
         end = min(here.end, there.end)
         rests = self._rest(here, end), self._rest(there, end)
         for block, other in ((here, there), (there, here)):
@@ -138,7 +138,7 @@ class LogMerge:
         return rests
 
     def _rest(self, block: Block, end: int) -> Block | None:
-        """What of a block lies after a physical offset."""
+        """Part of a block after a physical offset; None without one."""
         if block.end <= end:
             return None
         if block.rows is None:
