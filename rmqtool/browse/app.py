@@ -250,7 +250,7 @@ class Browser(App[None]):
 
     @work(thread=True, group="find", exclusive=True)
     def _find(self, topic: str | None, text: str) -> None:
-        """Look a message up, which may take long in a large index."""
+        """Find a message, which may take long in a large index."""
 
         def show(messages: list[StoredMessage]) -> None:
             if not messages:
@@ -274,7 +274,7 @@ class Browser(App[None]):
         return f"the queue has offsets {messages.first} to {messages.end - 1}, not {text}"
 
     def _ask(self, question: str, use: Callable[[str], None]) -> None:
-        """Ask, and do something with the answer; what is wrong with it is said."""
+        """Ask a question and use the answer; an error in it is shown."""
 
         def answer(text: str | None) -> None:
             if text is None:
@@ -287,7 +287,7 @@ class Browser(App[None]):
         self.push_screen(QuestionDialog(question), answer)
 
     def _tell(self, text: str) -> None:
-        """Say something on the last line, until the cursor moves."""
+        """Show a text on the last line, until the cursor moves."""
         self._note, self._noted_at = text, self._where()
         self._show_status()
 

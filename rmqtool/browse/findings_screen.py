@@ -93,7 +93,7 @@ class FindingScreen(LinesScreen[bool]):
         self._finding, self._has_place = finding, has_place
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What has no place on the screens, as the file `abort`, is left by Esc only."""
+        """Disable all actions but Esc for a finding without a place on the screens, as the file `abort`."""
         return self._has_place or (action, parameters) != ("dismiss", (True,))
 
     def lines(self, width: int) -> list[Line]:

@@ -43,7 +43,7 @@ LOG_COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class MessageRow:
-    """What is known of one place of a queue or of the log.
+    """One place of a queue or of the log.
 
     Attributes:
         message: what lies there; None where nothing can be read.
