@@ -40,7 +40,7 @@ _FINDINGS_MAX: Final = 100
 
 
 class HalfState(StrEnum):
-    """What a broker does with a half message."""
+    """Handling of a half message."""
 
     ENDED = "ended"
     PASSED = "passed"
@@ -65,7 +65,7 @@ class HalfMessage(NamedTuple):
 
 @dataclass
 class Operations:
-    """What the operation records say.
+    """Content of the operation records.
 
     Attributes:
         ended: by queue offset of a half message: queue offset of the first operation record that names it.

@@ -1,4 +1,4 @@
-"""Which messages of the timer's topic still wait: those that the log does not have under their own topic as well.
+"""Waiting messages of the timer's topic: those that the log does not have under their own topic as well.
 
 Broker: `TimerMessageStore#convertMessage`: a delivered message keeps the properties that it waited with.
 """
@@ -33,7 +33,7 @@ _MARK: Final = TIMER_OUT_MS.encode() + b"\x01"
 
 
 class TimerKey(NamedTuple):
-    """What is the same of a message before and after its delivery."""
+    """Fields of a message that its delivery does not change."""
 
     topic: str
     unique_key: str

@@ -36,7 +36,7 @@ class TimerMessage(NamedTuple):
 
 @dataclass(frozen=True)
 class TimerShape:
-    """How the files are written.
+    """Parameters of the files.
 
     Attributes:
         now_ms: the time from which messages are late or still to come.
