@@ -22,7 +22,7 @@ class ComparedSide:
 
 
 def answer_of_comparison(comparison: Comparison, differences: str, sides: Sequence[ComparedSide | None]) -> Answer:
-    """What a comparison comes to.
+    """Answer of a comparison.
 
     Args:
         differences: what differs, as a sentence; empty where nothing does.

@@ -44,7 +44,7 @@ def answer_of_plan(
     applied: bool,
     surprises: Sequence[str] = (),
 ) -> Answer:
-    """What a plan comes to.
+    """Answer about a plan.
 
     Args:
         repair: what the planner came to.
@@ -91,7 +91,7 @@ def answer_of_plan(
 def _step_after(
     plan: Plan, damage: Sequence[Finding], assessment: Assessment, line: CommandLine, root: Path, flags: str | None
 ) -> NextStep:
-    """What to do once a plan is carried out, or where it changes nothing."""
+    """Next step after a plan is carried out, or where it changes nothing."""
     stray = next((finding for finding in damage if finding.id == "commitlog.stray-file"), None)
     if stray is not None:
         return _stray_file_step(stray, root)
@@ -122,7 +122,7 @@ def _step_after(
 
 
 def _stray_file_step(stray: Finding, root: Path) -> NextStep:
-    """What a person must decide about a log file under a wrong name."""
+    """Decision of a person about a log file under a wrong name."""
     command = None
     reason = f"{stray.file} is not part of the commit log under this name. "
     if stray.expected is not None:
@@ -140,7 +140,7 @@ def _stray_file_step(stray: Finding, root: Path) -> NextStep:
 
 
 def _step_to_apply(plan: Plan, assessment: Assessment, line: CommandLine, flags: str | None) -> NextStep:
-    """What to do with a plan that changes something."""
+    """Next step for a plan that changes something."""
     if (step := blocked_step(assessment)) is not None:
         return step
     losses = plan.loss.messages + plan.lowers_floor_by
