@@ -1,4 +1,4 @@
-"""What a decoder is: a function of a body and what is known of its message, made from the option's argument.
+"""Decoders: functions of a body and the facts about its message, made from the option's argument.
 
 A plugin is an entry point of the group `rmqtool.decoders` that is such a maker. The argument may name a schema file.
 """

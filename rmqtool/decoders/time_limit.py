@@ -38,7 +38,7 @@ class _Stopped(BaseException):
 
 
 class _Worker:
-    """A thread that does one thing after the other."""
+    """A thread that does one job after the other."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
