@@ -1,4 +1,4 @@
-"""What verify and forecast say about a store, small enough to be compared with what they say about its bundle."""
+"""Results of verify and forecast for a store, small enough to be compared with those for its bundle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TEXTS: Final = ("message", "expected", "found", "candidate")
 
 @dataclass
 class Answers:
-    """What was said.
+    """Results of verify and forecast.
 
     Attributes:
         findings: the first ones; their texts are those of the catalog, which show nothing of the store.
@@ -76,7 +76,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class GivenAnswers:
-    """What was said of a store: to compare, and to record."""
+    """Results for a store: to compare, and to record."""
 
     answers: Answers
     recorded: RecordedAnswers

@@ -23,7 +23,7 @@ _TEXTS: Final = {
     "dLegerSelfId": r"n[0-9]{1,3}",
     "messageDelayLevel": r"[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,99}",
 }
-"""What texts may be; those that name directories or machines are not in it."""
+"""Allowed texts; those that name directories or machines are not in it."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class BundleNames:
                 self._known_names.add(_split_prefix(name)[1])
 
     def name(self, text: bytes) -> bytes:
-        """What is shown in place of a name; a name that every broker has stays."""
+        """Replacement of a name; a name that every broker has stays."""
         prefix, rest = _split_prefix(text)
         if not rest or rest in self._known_names or _OWN.match(text if not prefix else rest):
             return text
@@ -110,13 +110,13 @@ class BundleNames:
         return prefix + self._shown[rest]
 
     def is_known(self, text: bytes) -> bool:
-        """Whether it is a name that the store has, or every broker."""
+        """True if it is a name that the store has, or every broker."""
         prefix, rest = _split_prefix(text)
         is_own = _OWN.match(rest if prefix else text) is not None
         return bool(rest) and (is_own or rest in self._known_names or rest in self._shown)
 
     def topic(self, text: str) -> str:
-        """The same of a name in a text of Python."""
+        """Replacement of a name that is a `str`."""
         return self.name(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def each(self, text: bytes) -> bytes:
@@ -137,7 +137,7 @@ class BundleNames:
         return _TOKEN.sub(replaced, text)
 
     def text(self, text: str) -> str:
-        """The same of a text of Python."""
+        """Replacement of a text that is a `str`."""
         return self.known(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def path(self, path: str) -> str:
@@ -179,7 +179,7 @@ class BundleNames:
 
 
 def _topics_of_records(store: Store) -> Counter[bytes]:
-    """Names of topics in records that pass their checks, and in how many."""
+    """Names of topics in records that pass their checks, with the number of records."""
     counts: Counter[bytes] = Counter()
     with open_log(store.view.open, store.commitlog) as table:
         for batch in table.batches():
@@ -191,7 +191,7 @@ def _topics_of_records(store: Store) -> Counter[bytes]:
 
 
 def _words(names: Iterable[bytes]) -> Iterator[bytes]:
-    """Each name, and each of those that stand in one text around an `@`."""
+    """Each name, and each part of those that are joined by an `@`."""
     for name in names:
         yield name
         yield from (word for word in _TOKEN.findall(name) if word != name)
@@ -205,6 +205,6 @@ def _characters(text: bytes) -> str:
 
 
 def _split_prefix(name: bytes) -> tuple[bytes, bytes]:
-    """What brokers put before a name, and the name."""
+    """Prefix that brokers put before a name, and the name."""
     prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), b"")
     return prefix, name[len(prefix) :]
