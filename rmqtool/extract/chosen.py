@@ -37,7 +37,7 @@ LOST_TOMBSTONE: Final = "tombstone"
 
 @dataclass(frozen=True)
 class Choice:
-    """What goes into the new store.
+    """Choice of the messages for the new store.
 
     Attributes:
         topics: glob patterns; none means all but the brokers' own.
@@ -51,7 +51,7 @@ class Choice:
     keeps_offsets: bool = True
 
     def takes(self, topic: str) -> bool:
-        """Whether messages of a topic are chosen; messages of the brokers' own topics belong to one store only."""
+        """True if messages of a topic are chosen; messages of the brokers' own topics belong to one store only."""
         if is_broker_topic(topic):
             return False
         return not self.topics or any(fnmatch.fnmatchcase(topic, pattern) for pattern in self.topics)
@@ -164,7 +164,6 @@ class ChosenRecords:
             )
 
     def _next(self, topic: str, queue_id: int, queue_offset: int, label: str) -> int:
-        """The offset of a queue's next message."""
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             first = queue_offset if self.choice.keeps_offsets else 0

@@ -59,7 +59,7 @@ class SourceLog:
 
 @dataclass(frozen=True)
 class NewStore:
-    """What was written, or would be."""
+    """Content of the new store, written or planned."""
 
     queues: dict[QueueName, QueueRange]
     left_out: Counter[str]
