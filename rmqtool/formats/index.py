@@ -103,10 +103,10 @@ def key_hash(text: str) -> int:
 
 
 def key_text(topic: str, key: str) -> str:
-    """What is hashed for a key or a unique key (`IndexService#buildKey`)."""
+    """Text that is hashed for a key or a unique key (`IndexService#buildKey`)."""
     return f"{topic}#{key}"
 
 
 def tag_text(topic: str, tags: str) -> str:
-    """What is hashed for a tag, from 5.4.0 on."""
+    """Text that is hashed for a tag, from 5.4.0 on."""
     return f"{topic}#T#{tags}"

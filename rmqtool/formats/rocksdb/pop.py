@@ -59,7 +59,7 @@ _LONG: Final = Packer(">q")
 
 
 class PopKeyRow(NamedTuple):
-    """What a key says."""
+    """Content of a key."""
 
     revive_timestamp_ms: int
     group: bytes
