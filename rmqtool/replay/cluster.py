@@ -133,7 +133,7 @@ class Cluster(Closable):
 
 
 def _records(data: bytes, address: str) -> Iterator[Record]:
-    """The records that lie one after the other in an answer."""
+    """Adjacent records in a response."""
     rules, at = rules_for(NEWEST), 0
 
     def read_at(start: int, position: int, length: int) -> bytes:
