@@ -23,7 +23,7 @@ PAUSE_SECONDS: Final = 1.0
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is a failure: the row goes where it was said to go, or nowhere."""
+    """Treats a redirect as a failure: the row goes to the configured address, or nowhere."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
