@@ -1,4 +1,6 @@
-"""What `rmqtool` and `python -m rmqtool` run: the command line, which ^C ends without a traceback from the start."""
+"""Entry point of `rmqtool` and `python -m rmqtool`: the command line, which ^C ends without a traceback
+from the start.
+"""
 
 from __future__ import annotations
 

@@ -81,5 +81,5 @@ class UnknownSizeError(RefusedError):
 
 
 def how_to_install(extra: str) -> str:
-    """What an error says where the libraries of an extra are not installed."""
+    """Advice for an error where the libraries of an extra are not installed."""
     return f"install rmqtool[{extra}] (from a checkout: pip install '.[{extra}]')"
