@@ -24,7 +24,7 @@ _ENDS = {"commit": True, "rollback": False}
 
 @dataclass(frozen=True, kw_only=True)
 class ClientRequest:
-    """What the options ask for beside messages.
+    """Options besides the messages.
 
     Attributes:
         is_client: messages are sent as by a client, and checked as a broker checks them.
