@@ -1,6 +1,4 @@
-"""Entry point of `rmqtool` and `python -m rmqtool`: the command line, which ^C ends without a traceback
-from the start.
-"""
+"""Entry point of `rmqtool` and `python -m rmqtool`; ^C ends it without a traceback from the start."""
 
 from __future__ import annotations
 

@@ -96,9 +96,7 @@ def _filters(question: Question, answer: dict[str, Any]) -> Iterator[RowFilter]:
 
 
 def _misled(question: Question, row: dict[str, Any], line: CommandLine) -> dict[str, Any]:
-    """A row for a pull from a queue that got a message of another one, which does not name that queue as
-    a further one.
-    """
+    """A row for a pull that got a message of another queue, which does not name the pulled one as a further queue."""
     own = f"{row['topic']}/{row['queue_id']} at queue offset {row['queue_offset']}"
     text = (
         f"queue {question.topic}/{question.queue_id} leads to the message at {row['physical_offset']} in the log, "
