@@ -347,7 +347,7 @@ class Store:
 
     @cached_property
     def unread_places(self) -> tuple[UnreadPlace, ...]:
-        """The problems, and what has the name of a file of log, queues or index and is none."""
+        """The problems, and paths that have the name of a file of log, queues or index but are not files."""
         strays = (self.files.get(kind, ()) for kind in _STRAY_KINDS)
         nodes = [entry for entries in strays for entry in entries if not entry.is_file]
         nodes += [Entry(path, EntryKind.DIRECTORY) for path in self.directories]
@@ -376,7 +376,7 @@ class Store:
 
 
 def survey(view: StoreView, settings: Settings | None = None, known: Store | None = None) -> Store:
-    """Look at every file of a store and tell what it is.
+    """List every file of a store with its kind.
 
     Args:
         known: an earlier look at the same store; what is as it was then is held once.
@@ -413,7 +413,7 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
 
 
 def with_settings(settings: Settings, **changes: object) -> Settings:
-    """Settings with those of the changes that say something; what a person says goes before what a file says."""
+    """Settings with those changes that are not None; a person's value overrides a file's."""
     given = {name: value for name, value in changes.items() if value not in (None, ())}
     return replace(settings, **given)  # type: ignore[arg-type]
 
@@ -657,7 +657,7 @@ def is_log_file_size_known(store: Store) -> bool:
 
 
 def demand_log_file_size(store: Store, options: str) -> None:
-    """Refuse to say what a broker does with a lone log file whose length is no likely size.
+    """Refuse a forecast for a lone log file whose length is not a likely size.
 
     Args:
         options: those that give the size.

@@ -143,7 +143,7 @@ def data_directories(store: Store) -> tuple[str, ...]:
 
 
 def with_dledger_log(store: Store) -> Store:
-    """A store whose commit log is that of DLedger, behind what lies below it of a plain one.
+    """A store whose commit log is that of DLedger, after the part of a plain one below it.
 
     The store itself where it has no log of DLedger, or several of which nothing tells the broker's.
     """

@@ -98,7 +98,7 @@ def survey_store(
     conf: BrokerConf | None = None,
     sizes: Settings | None = None,
 ) -> Store:
-    """The store at a path; what a person says goes before what the broker's properties file says.
+    """The store at a path; a person's settings override those of the broker's properties file.
 
     Raises:
         NotAStoreError: there is none; the text says where one is, if it lies next door.

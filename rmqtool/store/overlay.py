@@ -30,11 +30,11 @@ PAGE: Final = 16 << 10
 MEMORY_BYTES: Final = 32 << 20
 LISTED_MAX: Final = 1 << 18
 LISTED_BYTES: Final = 384
-"""Entries of directories that stay in memory without a limit, and what one takes."""
+"""Entries of directories that stay in memory without a limit, and the bytes of one."""
 UNKNOWN_CONTENT: Final = "unknown content"
 _SPILL: Final = "temporary file of the forecast"
 WRITTEN_NS: Final = 1 << 62
-"""Modification time of what is written: later than that of any file of the store."""
+"""Modification time of written files: later than that of any file of the store."""
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Overlay(Closable):
         return any(path in self._changes for path in paths)
 
     def laid_over(self, paths: Iterable[str]) -> tuple[Hashable, ...]:
-        """For each file what tells its new content, or `UNKNOWN_CONTENT`; None where it is as in the store."""
+        """Identity of each file's new content, or `UNKNOWN_CONTENT`; None where it is as in the store."""
         contents: list[Hashable] = []
         for path in paths:
             if path not in self._changes:

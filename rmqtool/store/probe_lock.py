@@ -188,7 +188,7 @@ def processes_mapping(directories: Iterable[Path]) -> tuple[int, ...]:
 
 
 def directory_holder(root: Path) -> int | None:
-    """The pid of another process that has an `flock` on a directory; None if nobody has, or nobody who can be seen."""
+    """The pid of another process that has an `flock` on a directory; None if no visible process has one."""
     try:
         file_status = root.stat()
     except OSError:

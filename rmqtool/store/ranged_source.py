@@ -1,4 +1,4 @@
-"""A file that is read in ranges over a network: few requests for a scan, and no waiting for what does not answer.
+"""A file that is read in ranges over a network: few requests for a scan, and no waiting for a server that is down.
 
 What is read one range after the other, forwards or backwards, is fetched in ranges that double each time; anything
 else in small ones. A range that is not given is not asked for again, nor a file that fails several times in a row, nor
@@ -26,7 +26,7 @@ PATIENCE_S: Final = 60.0
 """Seconds that may be spent on requests that fail, without one that works between them, before all is given up."""
 REASON_MAX: Final = 200
 _USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s]*@|[^/\s@:]*:(?![0-9]*(?:/|$))[^\s@]*@)")
-"""Of a URL; a secret may have slashes in it, though it must not, and what looks like a port is none."""
+"""Credentials of a URL; a secret may have slashes in it, though it must not. A port is not one."""
 
 
 class RangeFile(Protocol):

@@ -114,7 +114,7 @@ def connect(url: str) -> RemotePlace:
 
 
 def matching_urls(pattern: str) -> list[str]:
-    """The URLs of what is there that a pattern names, in order; a `?` begins a URL's options and is no pattern.
+    """The existing URLs that match a pattern, in order; a `?` begins a URL's options and is not a wildcard.
 
     Raises:
         UnsupportedError, UsageError: see `connect`.
@@ -238,7 +238,7 @@ def _base(path: str) -> str:
 
 
 def shown(url: str) -> str:
-    """A URL without what must not be shown: credentials and options."""
+    """A URL without credentials and options."""
     url = without_user(url)
     try:
         split = urlsplit(url)

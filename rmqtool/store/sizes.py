@@ -33,7 +33,7 @@ class SizedFile(Protocol):
 
 @dataclass(frozen=True)
 class LogFileSize:
-    """Bytes of a full file of the log, and what they are worth.
+    """Bytes of a full file of the log, and the certainty of the number.
 
     Attributes:
         bytes: 0 where the log has no file.

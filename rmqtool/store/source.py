@@ -31,7 +31,7 @@ class ReadCount:
     byte_count = 0
 
     def add(self, byte_count: int) -> None:
-        """Count what was read; threads may lose a count to each other, and a bar need not know."""
+        """Count read bytes; threads may lose a count to each other, which a progress bar tolerates."""
         self.byte_count += byte_count
 
 
@@ -78,7 +78,7 @@ class Closable:
     """A context manager that closes itself."""
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release all resources."""
 
     def __enter__(self) -> Self:
         return self

@@ -228,7 +228,7 @@ def topic_entry(name: str, queue_count: int, attributes: Mapping[str, str] | Non
 
 
 def changed_at(config: ConfigFile) -> int | None:
-    """When the broker last changed what a file holds, in ms; None where it does not say so (`DataVersion`)."""
+    """Time of the broker's last change of a file's content, in ms; None where it has none (`DataVersion`)."""
     version = config.value.get("dataVersion") if config.value else None
     return _integer(version.get("timestamp")) if isinstance(version, dict) else None
 

@@ -1,4 +1,4 @@
-"""Reads what a broker knows of its tiered store (`config/tieredStoreMetadata.json`), and finds its segments in files.
+"""Reads the metadata of a tiered store (`config/tieredStoreMetadata.json`), and finds its segments in files.
 
 Broker: `DefaultMetadataStore`, `FileSegmentMetadata`, `PosixFileSegment`, `MessageStoreUtil`.
 """
@@ -68,7 +68,7 @@ class TieredStore:
 
 
 def read_tiered(view: StoreView) -> TieredStore:
-    """Read the metadata, or its `.bak`, and look for the segments. Never raises for what is broken in it."""
+    """Read the metadata, or its `.bak`, and find the segments. Never raises for damage in it."""
     config = read_config(view, METADATA)
     root = tiered_root(view) if config.value else None
     return TieredStore(config, root, tuple(_segments(view, root, config.value or {})))

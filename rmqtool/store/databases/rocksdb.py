@@ -90,7 +90,7 @@ def is_installed() -> bool:
 
 @dataclass
 class RocksReading:
-    """One reading of a database; after `batches` has ended, what came of it.
+    """One reading of a database; after `batches` has ended, also its result.
 
     Attributes:
         families: names of all column families, once it is open.
