@@ -1,4 +1,4 @@
-"""A moving window over a byte source; what the disk does not give becomes zeros and is noted."""
+"""A moving window over a byte source; unreadable bytes become zeros and are noted."""
 
 from __future__ import annotations
 

@@ -117,7 +117,6 @@ class _KernelTopics:
         self.slots = numpy.full(1 << 9, -1, numpy.int32)
 
     def tell(self, topics: TopicTable, known: int) -> None:
-        """Number the topics that the kernel has entered."""
         edges = self.starts[self._known : known + 1].tolist()
         for start, end in pairwise(edges):
             topics.number(self.arena[start:end].tobytes())

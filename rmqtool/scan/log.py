@@ -109,7 +109,7 @@ class ScanOptions:
 
 @dataclass(frozen=True)
 class RecordTable(Closable):
-    """The records of a log as rows, batch by batch: what every walk over a log asks. A context manager.
+    """The records of a log as rows, batch by batch, for every walk over a log. A context manager.
 
     A file is opened when rows of it are asked for and closed after them: a log has more files than a process may hold.
 
@@ -123,7 +123,7 @@ class RecordTable(Closable):
 
     @classmethod
     def of(cls, files: Sequence[LogFile], scan: ScanOptions | None = None, *, finds_crc: bool = False) -> RecordTable:
-        """Look at each file, for what must be known of all of them before any is scanned.
+        """Read facts of each file that must be known of all of them before any is scanned.
 
         Args:
             finds_crc: look too whether the store writes whole-record CRCs, and check them if so.
@@ -165,7 +165,7 @@ class RecordTable(Closable):
         yield from ThreadRunner(threads).map(run, splits)
 
     def close(self) -> None:
-        """Close what is open; a file that is read later is opened again."""
+        """Close all open files; a file that is read later is opened again."""
         for split in self.splits:
             split.source.close()
 

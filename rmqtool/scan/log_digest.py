@@ -86,11 +86,9 @@ class _Run:
     topics: tuple[bytes, ...]
 
     def is_of(self, split: Split) -> bool:
-        """True if the walk was over a split with the same bounds."""
         return (self.start, self.end, self.is_anchored) == (split.start, split.end, split.anchor)
 
     def suits(self, walk: Walk) -> bool:
-        """True if the walk would see the same."""
         return (
             (self.record_crc or not walk.record_crc)
             and (self.more_follows == walk.split.more_follows or not self.ends(walk.split) or self.blank is not None)
@@ -99,7 +97,6 @@ class _Run:
         )
 
     def ends(self, split: Split) -> bool:
-        """True if the run reaches the end of the file's data."""
         return self.outcome.ended or self.outcome.tail_bytes > 0 or self.outcome.data_end >= split.source.size
 
 
@@ -163,7 +160,7 @@ class LogDigest(Closable):
         return result if known == made_of else None
 
     def keep(self, name: Hashable, made_of: object, result: Any) -> None:
-        """Keep something that was made of what was seen, until the digest is closed or other takes its name."""
+        """Keep a result of seen rows, until the digest is closed or another result takes its name."""
         self._kept[name] = made_of, result
 
     def close(self) -> None:
@@ -241,7 +238,6 @@ class LogDigest(Closable):
     # Answering
 
     def _knows(self, key: Hashable, walk: Walk) -> bool:
-        """True if a run that suits begins within the walk's split."""
         begins, split = self._known(key), walk.split
         return any(split.start <= begin < split.end and run.suits(walk) for begin, run in begins.items())
 
@@ -271,7 +267,6 @@ class LogDigest(Closable):
         return []
 
     def _has_record_at(self, run: _Run, split: Split) -> bool:
-        """True if a record of the run begins where the split does."""
         begin = split.physical_offset + split.start
         if split.start == run.outcome.first_record or begin == (run.blank or (-1,))[0]:
             return True
@@ -367,7 +362,6 @@ def _blank_row(physical_offset: int, size: int) -> RowColumns:
 
 
 def _no_keys(walk: Walk) -> KeyHashes | None:
-    """Key hashes of a batch without messages."""
     import numpy
 
     nothing = numpy.empty(0, numpy.int32)

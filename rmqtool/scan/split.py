@@ -1,4 +1,4 @@
-"""A split of the log: what one worker scans, what is known when it is done, and how files are cut into parts.
+"""A split of the log for one worker, its outcome, and the division of files into parts.
 
 A part of a file finds its own first record; in the middle of a body it may take a record inside that body for the log's
 own, if that record's own offset is right by construction. Where all parts hold nothing but good records, and each

@@ -36,7 +36,7 @@ def is_kept(function_name: str) -> bool:
 
 
 def forget(function_name: str) -> None:
-    """Remove what is kept of a function."""
+    """Remove the cached code of a function."""
     if (folder := code_folder()) is not None:
         for path in _kept(folder, function_name):
             with suppress(OSError):

@@ -223,7 +223,7 @@ def put_lengths(buffer, p, size, row):
 
 @compiled
 def host_extra(sys_flag, host_bit):
-    """Bytes by which an IPv6 host moves what follows."""
+    """Bytes by which an IPv6 host moves the fields after it."""
     return uint64(V6_EXTRA) if sys_flag & host_bit else uint64(0)
 
 
