@@ -74,7 +74,7 @@ class ColumnAppender:
 
 @dataclass(frozen=True)
 class WrittenMessages(Sequence[PutResult]):
-    """Results of plain messages, all of which were written; each is made when somebody asks for it."""
+    """Results of plain messages, all of which were written; each is made on access."""
 
     placed: ColumnAppender
     store_hosts: Sequence[bytes]

@@ -115,7 +115,7 @@ def host_flags(born_length: Lengths, store_length: Lengths) -> Lengths:
 
 
 def encode_records(columns: RecordColumns, sizes: Int64s, physical_offset: int) -> bytearray:
-    """The bytes of the records, the first of which lies at a physical offset; one after the other, in one file.
+    """The bytes of adjacent records in one file, the first one at a physical offset.
 
     Args:
         sizes: `columns.sizes()`.

@@ -35,7 +35,7 @@ class _Row(msgspec.Struct):
     type: str = "message"
     topic: str | None = None
     body: msgspec.Raw = _NO_BODY
-    """As JSON: what it means is said by another field."""
+    """As JSON; another field defines its meaning."""
     body_encoding: str = "text"
     body_truncated: bool = False
     body_length: int = 0

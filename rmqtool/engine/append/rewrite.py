@@ -136,7 +136,7 @@ def encode_map(properties: Mapping[str, str], rules: BrokerRules, without: str |
 
 
 def ordered(properties: Mapping[str, str], rules: BrokerRules) -> dict[str, str]:
-    """Properties as a map that a broker read from text; what is put into it later does not change their order."""
+    """Properties as a map that a broker read from text; later entries do not change their order."""
     return {name: properties[name] for name in hash_map_order(properties, rules.property_map_capacity)}
 
 

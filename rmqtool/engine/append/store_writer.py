@@ -217,7 +217,7 @@ class StoreWriter:
         self._dispatcher.expect(body_bytes)
 
     def crash_after(self, step: CrashStep) -> None:
-        """Let what is put from now on come no further than to this step, after which the broker is killed."""
+        """Stop all further puts at this step, after which the broker is killed."""
         self._log.write_out()
         self._crash_step = step
         self._log.holds_back = self._config.transient_pool and step is CrashStep.WRITTEN

@@ -1,4 +1,4 @@
-"""The broker settings that decide what a writer writes, with the broker's defaults."""
+"""The broker settings that a writer needs, with the broker's defaults."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class WriterConfig:
 
 
 def config_from(conf: BrokerConf) -> WriterConfig:
-    """The settings that a broker's properties file gives a writer; the broker's defaults for what it does not say.
+    """Writer settings of a broker's properties file; the broker's defaults for those that it does not name.
 
     Raises:
         ValueError: the delay levels are none.

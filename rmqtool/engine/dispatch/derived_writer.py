@@ -63,7 +63,7 @@ class DerivedEntries:
 
 @dataclass(frozen=True)
 class EntrySelector:
-    """Tells what rows of the log put into queues and index. It keeps nothing, so any thread or machine may ask."""
+    """Finds the entries of log rows for queues and index; stateless, so any thread or machine may use it."""
 
     settings: DispatchSettings
     with_queues: bool = True
@@ -153,7 +153,7 @@ class DerivedWriter:
         self.put_entries(self.dispatching(rows, topics, texts))
 
     def put_entries(self, entries: DerivedEntries) -> None:
-        """Enter what `dispatching` told, in the order of the log; see `put`."""
+        """Enter the entries from `dispatching`, in the order of the log, as `put` does."""
         for group in entries.queues:
             if self._wants is not None and not self._wants(decode_java_utf8(group.topic), group.queue_id):
                 continue

@@ -66,7 +66,7 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: B
 
 
 def batch_entries(batch: Batch, rows: Any, rules: BrokerRules) -> IndexEntries:
-    """The entries of a batch's rows, or of a part of them; what was computed for all of them once is used again."""
+    """The entries of a batch's rows, or of a part of them; results for all of them are reused."""
     keys = batch.keys
     if (batch.is_noted or isinstance(rows, RowColumns)) and (keys is None or keys.version != rules.version):
         numbered = _numbered_entries(batch.as_array(), batch.topics, batch_bytes(batch), rules)

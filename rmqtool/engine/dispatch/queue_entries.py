@@ -1,4 +1,4 @@
-"""Dispatch: what records of the log put into consume queues, computed for thousands of rows at once.
+"""Consume queue entries of log records, computed for thousands of rows at once.
 
 Broker: `DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue`, `ConsumeQueue#multiDispatchLmqQueue`,
 `BatchConsumeQueue#putMessagePositionInfoWrapper`. Only rows of good messages are dispatched.

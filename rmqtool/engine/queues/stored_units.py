@@ -20,7 +20,7 @@ Int64s = NDArray[np.int64]
 
 
 class StoredUnits:
-    """Looks up what a store's queues have at some places."""
+    """Looks up units of a store's queues."""
 
     def __init__(self, store: Store) -> None:
         """Nothing is read before it is asked for."""

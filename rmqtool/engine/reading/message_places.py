@@ -32,7 +32,7 @@ _SECOND_MS: Final = 1000
 
 @dataclass(frozen=True)
 class MessagePlaces:
-    """Where a message of the log is, and is not; None where nobody can tell, or it belongs in none.
+    """Presence of a message in log, queue and index; None where unknown, or where it belongs in none.
 
     Attributes:
         leads_to: where the unit at its queue offset leads instead; None where there is no unit.

@@ -93,7 +93,9 @@ class PullLimits:
     """Limits that end a pull early; the defaults are the broker's."""
 
     broker_memory_bytes: int | None = None
-    """Of the broker's machine: what lies further back than `MEMORY_RATIO` of it is on disk. None: all in memory."""
+    """Memory of the broker's machine: messages further back than `MEMORY_RATIO` of it are on disk. None:
+    all in memory.
+    """
     count_in_memory: int = 32
     bytes_in_memory: int = 262_144
     count_on_disk: int = 8

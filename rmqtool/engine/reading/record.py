@@ -1,4 +1,4 @@
-"""One record, decoded as the broker decodes what it hands out; the body is read on demand, up to a limit.
+"""One record, decoded as the broker decodes it for delivery; the body is read on demand, up to a limit.
 
 Broker: `MessageDecoder#decode`.
 """
@@ -84,7 +84,7 @@ class Record:
     body_length: int
     topic_raw: bytes
     topic: str
-    """As brokers take it: what is no UTF-8 is replaced."""
+    """As brokers decode it: bytes that are not UTF-8 are replaced."""
     properties_raw: bytes
     _log: RecordSource = field(repr=False, compare=False)
 

@@ -53,7 +53,7 @@ class ResurrectedTail:
 
 
 def resurrected_tail(read: Callable[[], Iterable[Batch]]) -> ResurrectedTail | None:
-    """The tail that came back, if there is one, or what looks like it.
+    """The tail that came back, or one that looks like it; None without one.
 
     The clocks of producers are others than the broker's: where only the broker's was set back, the messages after
     that were sent later all the same, and this is no old tail. Where a producer's time is no clock's, it tells nothing.

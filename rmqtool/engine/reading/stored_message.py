@@ -22,7 +22,7 @@ class StoredMessage:
     """One message as it is handed out."""
 
     size: int
-    """Bytes handed out: what the queue's unit or the record itself says."""
+    """Number of delivered bytes, from the queue's unit or the record itself."""
     place: RecordLocation
     unit: QueueUnit | None
     """The queue's unit that led to it; None where it was found in another way."""

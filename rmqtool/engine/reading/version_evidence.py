@@ -111,7 +111,7 @@ class Evidence(NamedTuple):
 
 
 class VersionRange(NamedTuple):
-    """The releases that fit what lies in a store."""
+    """The releases that fit a store's files."""
 
     first: str
     last: str
@@ -130,7 +130,7 @@ class VersionRange(NamedTuple):
 
 
 def infer_version(store: Store, conf: BrokerConf | None = None) -> VersionRange | None:
-    """The broker releases that fit what lies in a store; None where nothing shows a version.
+    """The broker releases that fit a store's files; None where nothing shows a version.
 
     What cannot be read shows nothing.
 

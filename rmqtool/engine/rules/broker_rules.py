@@ -248,7 +248,7 @@ class BrokerRules:
     """The queues' time (and offset) are published only once the queues are on the disk."""
     abort_holds_process_id: bool = False
     loads_transaction_metrics: bool = False
-    """`config/transactionMetrics` is read before the start; what cannot be read is left out."""
+    """`config/transactionMetrics` is read before the start; unreadable entries are left out."""
 
     # Recovery
     normal_start: NormalStart = NormalStart.THIRD_FROM_END
@@ -271,7 +271,7 @@ class BrokerRules:
     demands_topic_names: bool = False
     """An entry of `topics.json` without a `topicName` keeps it from starting."""
     pop: bool = False
-    """Consumers may pop; what they have not acknowledged waits in revive topics."""
+    """Consumers may pop; messages that they have not acknowledged wait in revive topics."""
     timer: bool = False
     compaction: bool = False
     """Compacted topics; the left-over `*.delete` file of a compaction is parsed as an offset and fails the load."""

@@ -52,7 +52,7 @@ class Feature(Enum):
 
 
 class ChangeHarm(Enum):
-    """Effect of a feature on messages, beside what the forecast of the start counts."""
+    """Effect of a feature on messages, besides the losses in the forecast."""
 
     MEASURED = "none"
     UNDELIVERED = "undelivered"

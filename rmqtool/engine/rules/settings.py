@@ -1,4 +1,4 @@
-"""The settings that each broker version reads from its properties file, and what it makes of their values.
+"""The settings that each broker version reads from its properties file, and how it parses their values.
 
 `settings.txt` has them as the published classes have them: every method `setName` with one argument is a setting, which
 `MixAll#properties2Object` calls. A name that a version does not have is skipped without a word.
