@@ -85,8 +85,6 @@ _Run = tuple[str, _Signed, bool, _Signed, _Number, _Number, _Number, _Number, bo
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
-    """A result as the file has it."""
-
     physical_offset: _Number
     path: str
     begin: _Number
@@ -111,7 +109,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass
 class State:
-    """The splits that are done, by path; `rules` and `depth` say what for."""
+    """The splits that are done, by path, for the `rules` and the `depth`."""
 
     path: Path | None
     rules: str

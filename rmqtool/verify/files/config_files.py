@@ -1,4 +1,4 @@
-"""Checks the configuration: whether it is there, can be read, and what it says of queues that are there."""
+"""Checks the configuration: presence, readability, and agreement with the existing queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks names and lengths of the commitlog's files, and what else lies in its directories."""
+"""Checks names and lengths of the commit log's files, and other files in its directories."""
 
 from __future__ import annotations
 
@@ -270,7 +270,9 @@ def fences(store: Store) -> list[Entry]:
 
 
 def openable_segments(store: Store, account: Account) -> tuple[list[Segment], list[Finding]]:
-    """The log's files that can be opened; one that cannot, or what one has lost since, is an unreadable range."""
+    """The log's files that can be opened; one that cannot, or a part that one has lost since, is an
+    unreadable range.
+    """
     segments, findings = [], []
     for segment in store.commitlog:
         try:

@@ -249,7 +249,6 @@ def _newest_by_topic(store: Store, rules: BrokerRules, names: Collection[str]) -
 
 
 def _messages_by_topic(store: Store, rules: BrokerRules, names: Collection[str]) -> dict[str, int]:
-    """Number of messages in the queues of topics, as far as they can be read."""
     counts = dict.fromkeys(names, 0)
     queues = [(topic, queue_id) for topic, queue_id in queue_names(store) if topic in counts]
     if queues:

@@ -1,4 +1,4 @@
-"""Says what units and index entries point to where the log is not: below its start, after its end."""
+"""Reports units and index entries that point outside the log: below its start, after its end."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class _FileEntries(NamedTuple):
 
 @dataclass
 class IndexMatch:
-    """The comparison of one chunk; what records with a doubtful header put into the index is not judged."""
+    """The comparison of one chunk; index entries of records with a doubtful header are not judged."""
 
     context: VerifyContext
     lookup: RowsLookup

@@ -1,4 +1,4 @@
-"""A chunk of the log that was scanned: its rows, by physical offset, and what they put into queues and index.
+"""A chunk of the log that was scanned: its rows, by physical offset, and their entries for queues and index.
 
 Batches are gathered until there are enough rows to be worth a comparison with the queues, then the chunk is compared
 and forgotten: so memory is bounded however long a split is. 131,072 rows take 8 MB, their entries about 16 MB.
@@ -98,7 +98,7 @@ class LogChunk:
         self.left_out_bytes = 0
         self._is_past_flush = self._has_entries = False
         self._bad_ranges: list[tuple[Batch, Any]] = []
-        """Beside a running broker: those at the end so far, which are on the disk if what follows is."""
+        """With a running broker: those at the end so far, which are on the disk if later ones are."""
 
     def take(self, batch: Batch) -> None:
         """Take a batch; nothing of it is needed afterwards."""

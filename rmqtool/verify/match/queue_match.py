@@ -51,7 +51,7 @@ class QueueFindings:
     _last: dict[tuple[str, str, str | None, int | None], int] = field(default_factory=dict)
     """The number of the last finding of a kind about a file of a queue."""
     _rests: dict[tuple[str, int, bool], int] = field(default_factory=dict)
-    """The number of the finding that counts what is not described of a queue."""
+    """The number of the finding that counts a queue's units that are not described."""
     _described: Counter[tuple[str, int, bool]] = field(default_factory=Counter)
     _described_in_all: int = 0
 
@@ -143,7 +143,7 @@ class QueueMatch:
     _places: RecordPlaces = field(init=False)
 
     def run(self, expected: dict[TypedQueueKey, QueueEntries]) -> None:
-        """Compare all queues; what is expected and has no unit becomes `missing`."""
+        """Compare all queues; expected entries without a unit become `missing`."""
         all_mismatches: list[Mismatch] = []
         open_file = self.context.open_file
         present = set[TypedQueueKey]()

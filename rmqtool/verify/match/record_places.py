@@ -1,4 +1,4 @@
-"""Looks up what the log has around a record, in its own queue and in one whose unit claims it."""
+"""Looks up the log around a record, in its own queue and in one whose unit claims it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks splits of the log: every record, and what queues and index say about the same chunk.
+"""Checks splits of the log: every record, and the agreement of queues and index with the chunk.
 
 One split after the other wherever a runner wants it, or several threads on one large file.
 """
@@ -118,7 +118,7 @@ def merge_parts(parts: Sequence[PartResult], walk: Walk, context: VerifyContext)
 
 
 def _settle(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
-    """Findings that need the end of a file: if its last record is whole, and what is untouched after it."""
+    """Findings that need the end of a file: if its last record is whole, and untouched bytes after it."""
     if not walk.split.more_follows:
         _check_last(walk, context, result)
         _check_tail(walk, context, result)

@@ -146,7 +146,7 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
 
 
 def record_off_by_one(log: Log, misplaced: MisplacedRecord) -> Record | None:
-    """The record, where its own header is what puts it out of order; others may be named beside its queue."""
+    """The record, where its own header puts it out of order; it may name further queues."""
     try:
         record = read_record(log, misplaced.physical_offset)
     except UnreadableError:

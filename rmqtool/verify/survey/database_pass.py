@@ -44,7 +44,7 @@ class DatabaseQueueMap(QueueMap):
         return self.directory, None
 
     def read(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:  # noqa: ARG002 - as every queue
-        """Places and units of [begin, end); what the database has not is left out."""
+        """Places and units of [begin, end); those that the database lacks are left out."""
         assert self.database is not None
         rows = self.database.between((self.topic, self.queue_id), begin, end)
         units = np.empty(len(rows), UNIT.dtype)
@@ -73,7 +73,7 @@ def database_queue(database: QueueDatabase, name: QueueName) -> DatabaseQueueMap
 
 
 class DatabaseQueues(Mapping[QueueKey, QueueMap]):
-    """The queues of a database; each is looked at when it is asked for."""
+    """The queues of a database; each is read on access."""
 
     def __init__(self, database: QueueDatabase) -> None:
         self._database = database

@@ -63,7 +63,7 @@ class EntrySums:
 
 
 BLOCK_ENTRIES: Final = 1 << 17
-"""With what is made of them about as much as a core keeps in its cache."""
+"""With intermediate values, about as much as a core keeps in its cache."""
 BLOCK_ENTRY_BYTES: Final = 64
 """Memory for an entry and its intermediate values while its block is checked."""
 SLOTS_AT_A_TIME: Final = 1 << 20

@@ -1,4 +1,4 @@
-"""One queue after its files were looked at alone: which places hold what, and where its units point to, as runs.
+"""One queue after its files were read alone: its places, and the targets of its units, as runs.
 
 A store may have a million queues, whose maps take some 2 KB each. So they are in memory while there is room, and in a
 temporary file from there on: of those the process keeps a name, a place and the range of the log that their units point
@@ -231,7 +231,7 @@ class QueueMap:
         return (file.path, (place - file.first) * self.unit_size) if file else (self.directory, None)
 
     def read(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
-        """Places and units of [begin, end); what cannot be read is zero, what no file holds is left out."""
+        """Places and units of [begin, end); unreadable ones are zero, those outside all files are left out."""
         dtype = self.unit_type
         places, units = [np.empty(0, np.int64)], [np.empty(0, dtype)]
         for file in self.files:

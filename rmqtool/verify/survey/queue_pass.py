@@ -1,4 +1,4 @@
-"""Looks at the files of each queue alone: names, lengths, which units count, their order, what lies after the end.
+"""Checks the files of each queue alone: names, lengths, valid units, their order, bytes after the end.
 
 A file is read whole, 6 MB as a rule; the rest of the memory is that of `queue_map`.
 """
@@ -338,7 +338,7 @@ class QueueLook:
         return seen_by(one, [path for path, _, _ in files], terms, store.view.open, self._digest)
 
     def note(self, seen: Seen[QueueMap]) -> None:
-        """Take what was seen of a queue, in the order of the queues: another look compares the whole."""
+        """Take the result of a queue, in the order of the queues: another look compares the whole."""
         if self._digest is not None:
             self._seen.append(seen)
 

@@ -47,7 +47,7 @@ is the first of its chunk and the last the last of it."""
 
 @dataclass
 class SplitResult:
-    """Findings, counts, and what only all splits together can judge.
+    """Findings, counts, and data that only all splits together can judge.
 
     Attributes:
         begin, end: physical offsets of the first record, and after the last record or bad range; records of an older
