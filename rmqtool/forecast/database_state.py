@@ -88,7 +88,7 @@ class DatabaseQueueState:
         return self._queue(self._log_minimum).min_queue_offset
 
     def recover(self) -> None:
-        """Nothing is looked at before it is asked for."""
+        """Do nothing; rows are read on demand."""
         self.known_maximum = max(self.known_maximum, self.maximum())
 
     def put(self, entries: QueueEntries) -> None:

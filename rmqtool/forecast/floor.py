@@ -1,4 +1,4 @@
-"""The floor: what consumers get of a store before and after a plan, each as a start of one version would leave it.
+"""The floor: messages that consumers get before and after a plan, each as a start of one version would leave it.
 
 What a broker serves today stays served: no repair takes a message from consumers, at the offset at which they get it.
 Queue by queue the units that a client gets before and after are laid side by side. A message counts where its record

@@ -1,4 +1,4 @@
-"""The forecast: what a broker version would do with a store at its next start, and what that would cost."""
+"""The forecast: the effects of a broker version's next start on a store, and its losses."""
 
 from __future__ import annotations
 

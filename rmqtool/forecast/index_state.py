@@ -1,4 +1,4 @@
-"""The index while a broker loads and starts: which files it drops, what it enters, and which records are covered.
+"""The index while a broker loads and starts: dropped files, new entries, and covered records.
 
 Broker: `IndexService#load`, `#buildIndex`, `IndexFile#putKey`.
 """

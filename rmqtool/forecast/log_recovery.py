@@ -1,4 +1,4 @@
-"""The log while a broker loads and starts: scan, truncation, and what dispatch reads on after the start.
+"""The log while a broker loads and starts: scan, truncation, and the records that are dispatched after the start.
 
 Broker: `CommitLog#recoverNormally`, `#recoverAbnormally`, `ReputMessageService#doReput`.
 """
@@ -162,7 +162,7 @@ class ScanResult:
 
 
 class Records(NamedTuple):
-    """Good records one after the other, with what dispatch needs of them.
+    """Adjacent good records, with the fields that dispatch needs.
 
     `own_offset` is there where a single record says that it lies elsewhere than it does: dispatch believes it.
     """

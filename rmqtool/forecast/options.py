@@ -17,7 +17,7 @@ ARRAY_MAX: Final = (1 << 31) - 3
 
 @dataclass(frozen=True)
 class ForecastOptions:
-    """Settings of the broker, and how much of the log is looked at beside what the broker reads.
+    """Settings of the broker, and how much of the log is read besides the part that the broker reads.
 
     Attributes:
         delays_ms: of the broker's delay levels.

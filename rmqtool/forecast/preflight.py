@@ -161,7 +161,7 @@ class Preflight:
 
     @property
     def harmful(self) -> tuple[ChangeReason, ...]:
-        """The reasons that affect messages beside what the forecast counts."""
+        """The reasons that affect messages besides the losses in the forecast."""
         return tuple(reason for reason in self.reasons if reason.harm != ChangeHarm.MEASURED.value)
 
     def changes_json(self) -> list[dict[str, Any]]:
@@ -183,7 +183,7 @@ def preflight(
     forecasts: Mapping[str, Forecast],
     conf: BrokerConf | None = None,
 ) -> Preflight:
-    """Tell what changes, and why.
+    """Find the changes, and their reasons.
 
     Args:
         store: as the later broker looks at it.

@@ -1,4 +1,4 @@
-"""A queue while a broker loads and starts: which files it has, where it ends, what it counts as entered.
+"""A queue while a broker loads and starts: its files, its end, and the records that count as entered.
 
 Broker: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`, and the same of `BatchConsumeQueue`.
 """

@@ -67,7 +67,7 @@ class RecordCheck:
         return self.options.check_crc and not self.lenient
 
     def check(self, walk: Walk, position: int) -> Checked:
-        """Check what lies at a file position.
+        """Check the record at a file position.
 
         Raises:
             LoadFailure: the broker runs out of memory over a size field.

@@ -131,7 +131,7 @@ class LoadedSide:
 
 @dataclass(frozen=True)
 class QueueSides:
-    """All sides that a broker loads, files first; `roles` say what each is for."""
+    """All sides that a broker loads, files first; `roles` has the use of each."""
 
     sides: tuple[LoadedSide, ...]
     roles: QueueRoles
