@@ -1,4 +1,4 @@
-"""Plans log and queues of compacted topics again: what their files still have, and all that the commit log has.
+"""Plans log and queues of compacted topics again, from their files and the commit log.
 
 A broker compacts them again: without its checkpoint it begins with the first message.
 """

@@ -92,7 +92,7 @@ def plan_convert(
     options: BuildOptions,
     on_progress: OnProgress | None = None,
 ) -> PlannedRepair:
-    """Build what a side lacks, and find the steps that leave the queues there only.
+    """Build the missing queues of a side, and find the steps that leave the queues there only.
 
     Args:
         staging: an empty directory, which must stay until the plan is applied.
@@ -165,7 +165,7 @@ def plan_from_dledger(
     options: BuildOptions,
     on_progress: OnProgress | None = None,
 ) -> PlannedRepair:
-    """Write a plain log with the messages of a DLedger log, build what leads to it, and drop DLedger's files.
+    """Write a plain log with the messages of a DLedger log, build queues and index for it, and drop DLedger's files.
 
     Queue offsets stay, and so do the files of `config/`; physical offsets change.
 

@@ -71,7 +71,7 @@ class PatchRequest:
 
 @dataclass(frozen=True)
 class Patch:
-    """The steps, what they give up, and the structure before and after."""
+    """The steps, their losses, and the structure before and after."""
 
     steps: tuple[WriteRange, ...]
     loss: Loss

@@ -1,4 +1,4 @@
-"""Completes a plan: what is lost by it, and what every broker version would do before and after it."""
+"""Completes a plan: its losses, and the forecast of every broker version before and after it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ READ_AGAIN_MAX: Final = 1 << 30
 """Bytes of the log that are read once more, a second or two."""
 ABORT: Final = "store.abort-present"
 FULL: Final = "recover --full"
-"""The command that repairs what a bounded plan leaves out."""
+"""The command that repairs the rest after a bounded plan."""
 OWN: Final = ".rmqtool/"
 """Where the repair itself keeps its files, which are none of the store."""
 
@@ -112,7 +112,7 @@ def check_applied(
     explained: AbstractSet[tuple[str, str]] = frozenset(),
     digest: LogDigest | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Check queues and index of a repaired store: a summary, and ids of what is wrong though the plan did not name it.
+    """Check queues and index of a repaired store; return a summary, and ids of findings that the plan did not name.
 
     Args:
         begin, explained: see `PlannedRepair`.

@@ -1,4 +1,4 @@
-"""Builds queues, extensions and index into a directory, and reports what was built."""
+"""Builds queues, extensions and index into a directory, and returns the result."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class QueueIndexBuilder:
         )  # fmt: skip
 
     def finish(self) -> BuiltQueues:
-        """Write what is left, and queues of which the log has no record any more.
+        """Write the rest, and queues of which the log has no record any more.
 
         Raises:
             UnreadableError: the start of a queue may not be read.
@@ -251,7 +251,7 @@ class _Reach:
 
 
 class QueuePrefixes:
-    """Copies the starts of queues into what is built."""
+    """Copies the starts of queues into the build."""
 
     def __init__(self, store: Store, sizes: DerivedSizes, minimum: int, *, is_window: bool) -> None:
         """Read nothing yet.
@@ -419,7 +419,7 @@ class IndexPrefix:
 
 
 def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) -> IndexPrefix:
-    """Copy what the first index file of a window has for records before it.
+    """Copy the entries of a window's first index file for records before the window.
 
     Args:
         begin: physical offset at which the window begins.

@@ -103,7 +103,7 @@ def build_database(
     known_ends: Mapping[QueueKey, StoredEnd] | None = None,
     incomplete_topics: frozenset[str] = frozenset(),
 ) -> DatabaseBuild:
-    """Build the database into a directory, if the store's own is not what the log says.
+    """Build the database into a directory, if the store's own does not match the log.
 
     Args:
         selects: tells by (topic, queue id) which queues are built; None: all. Others stay as they are.
@@ -227,7 +227,6 @@ class _NewDatabase:
                 yield self.old.rows(name, first, FRAME_ROWS)
 
     def is_same(self) -> bool:
-        """True if the old database serves exactly this."""
         old = self.old
         if old is None or old.odd_row_count or old.dispatched != self.dispatched or set(old.families) != _NAMES:
             return False

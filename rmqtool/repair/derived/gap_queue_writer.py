@@ -512,7 +512,7 @@ def _units_of(entries: QueueEntries, codes: Int64s) -> NDArray[Any]:
 
 
 class KeptUnits(StoredUnits):
-    """Looks up what a store's queues have at some places, and what of it is right."""
+    """Looks up units of a store's queues, and finds the right ones."""
 
     def __init__(self, store: Store, rules: BrokerRules, log_end: int | None = None) -> None:
         """`log_end` is where the log is to end; None: where it ends now."""

@@ -1,4 +1,4 @@
-"""Reads the log for a build: what its records put into queues and index, in order, up to the first damage.
+"""Reads the log for a build: entries of its records for queues and index, in order, up to the first damage.
 
 Several threads share the log, and each large file of it: a part is read by any of them, and taken in the order of the
 log. Where a part has met anything but good records, or does not begin where the one before it ended, the file is read

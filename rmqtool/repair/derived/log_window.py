@@ -1,4 +1,4 @@
-"""The part of a store that a bounded repair looks at: the log from one of its files on, and what points there.
+"""The part of a store that a bounded repair reads: the log from one of its files on, and units and entries into it.
 
 A window is a store like one whose log has expired below its start, so that checks and builders need no other rules for
 it. Of each queue and of the index it holds the files from the one on in which the last entry for a record below the
@@ -210,7 +210,7 @@ class WindowTooSmall(Exception):  # noqa: N818 - the reason to look again, and n
 
 
 def first_window(store: Store, rules: BrokerRules, options: ForecastOptions, shaped: Iterable[str]) -> LogWindow:
-    """Window over what the broker would read, files whose length a step changes, and those of a wrong length.
+    """Window over the files that the broker would read, that change their length by a step, or have a wrong one.
 
     Args:
         shaped: paths of the log's files that steps of the repair change already.
@@ -244,7 +244,7 @@ def _settled(store: Store, window: LogWindow) -> LogWindow:
 
 
 def demand_told(window: LogWindow, findings: Sequence[Finding]) -> None:
-    """Refuse a window whose first index file, or a queue with a file of zeros, is wrong in what its log does not tell.
+    """Refuse a window if its first index file, or a queue with a file of zeros, is wrong where the log gives no proof.
 
     Raises:
         WindowTooSmall: it is; of a queue of zeros only the whole log tells that it has no message.

@@ -304,7 +304,7 @@ class IndexEntriesOfLog:
 
 
 class TaskResult(NamedTuple):
-    """A share that is built: the folder of its files, what came of its queues, up to where its index file reaches."""
+    """A finished task: the folder of its files, the result of its queues, the end of its index file."""
 
     folder: Path
     queues: BuiltQueues

@@ -235,7 +235,7 @@ class BuildResult(BuiltQueues):
     needs: int | None = None
 
     def steps(self, queue_why: str, index_why: str) -> Iterator[Step]:
-        """Steps that make the queues, their extensions and the index what was built.
+        """Steps that bring the built queues, extensions and index into the store.
 
         Raises:
             UnreadableError: a file of the store may not be read.
@@ -315,7 +315,7 @@ class BuildResult(BuiltQueues):
 def file_step(
     view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None, rows: str | None = None
 ) -> Iterator[Step]:
-    """The step that makes a file what was built; none where it is so already.
+    """The step that replaces a file by the built one; no step where they are equal.
 
     Args:
         rows: see `Replace`.

@@ -140,7 +140,7 @@ class Disk:
             os.close(descriptor)
 
     def write(self, file: RootPath, position: int, content: NewContent, *, salvaging: bool = False) -> None:
-        """Write content into a file that exists; what is zero there already stays untouched, holes too.
+        """Write content into a file that exists; zeros there stay untouched, holes too.
 
         Args:
             salvaging: write zeros where the disk does not give the content, a part of a file.

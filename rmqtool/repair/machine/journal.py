@@ -1,4 +1,4 @@
-"""The journal of a repair: what each file was like before, complete and on the disk before the first file is changed.
+"""The journal of a repair: the old state of each file, complete and on the disk before the first file is changed.
 
     .rmqtool/undo/7/manifest   which files the repair changes, and what they are like
     .rmqtool/undo/7/ranges     the bytes that are overwritten
@@ -40,7 +40,7 @@ RECORD_SIZE_MAX: Final = 256 << 20
 NUMBER_MAX: Final = 10**9
 Size = Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
-"""Milliseconds of the epoch, up to the year 9999: what a person can be shown."""
+"""Milliseconds of the epoch, up to the year 9999, the last that can be shown."""
 Time = Annotated[int, msgspec.Meta(ge=-JAVA_LONG_MAX, le=JAVA_LONG_MAX)]
 Digest = Annotated[str, msgspec.Meta(pattern="^sparse-sha256:[0-9a-f]{64}\\Z")]
 _Record = TypeVar("_Record", "Manifest", "Done")
@@ -68,7 +68,7 @@ class SavedRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SavedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that is needed to make one file what it was."""
+    """All that is needed to restore one file."""
 
     path: str
     action: Literal["write", "replace", "create", "remove"]
@@ -95,7 +95,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     began_ms: Moment
     step_count: Size
     log_directories: tuple[str, ...]
-    """In each of which a fence stands until the end."""
+    """Directories with a fence until the end."""
     folders: tuple[str, ...]
     """Every folder that holds something of this journal outside of the store, absolute."""
     files: tuple[SavedFile, ...]
@@ -134,7 +134,7 @@ class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, tuple[Size, Time, Size]]
     """(size, mtime_ns, inode) of every file, by path."""
     written: dict[str, tuple[tuple[Size, Size, Digest], ...]]
-    """(position, length, digest) of what the repair wrote, by path."""
+    """(position, length, digest) of each written range, by path."""
     format: int = FORMAT
 
 

@@ -1,4 +1,4 @@
-"""Holds what a journal says against the store and this call, all of it, before anything is done that it asks for.
+"""Compares all of a journal with the store and this call, before any of its steps is done.
 
 A journal names files of the store only. What lies outside of the store this call has to name, or the store's own layout
 leads there by a link; and then something outside of the store has to vouch for the journal, which whoever wrote the
@@ -54,7 +54,7 @@ class JournalEntry:
 
 @dataclass(frozen=True)
 class CheckedJournal:
-    """A journal that may be carried out; `manifest` is None where the repair did not come to saying what it changes."""
+    """A journal that may be carried out; `manifest` is None where the repair stopped before it wrote it."""
 
     journal: Journal
     manifest: Manifest | None

@@ -28,7 +28,7 @@ from rmqtool.store.source import FilePart, reason
 
 @dataclass(frozen=True)
 class FileChange:
-    """All steps of one file, and what is saved of it."""
+    """All steps of one file, and its saved parts."""
 
     steps: tuple[Step, ...]
     entry: JournalEntry
@@ -65,7 +65,7 @@ class _Folders:
         self._journal = journal
         self._own_device = journal.folder.device()
         self.others: dict[str, RootPath] = {}
-        """Folders outside of the store, by what the journal calls them."""
+        """Folders outside the store, by their names in the journal."""
 
     def folder(self, file: RootPath) -> tuple[str, RootPath, bool]:
         """Name in the journal, path, and True if the file can be renamed into it."""

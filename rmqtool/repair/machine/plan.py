@@ -1,4 +1,4 @@
-"""A repair before it happens: its steps, what is lost by it, and what every broker would do afterwards.
+"""A repair before it happens: its steps, its losses, and the forecast of every broker afterwards.
 
 A planner makes it, a person agrees to it, `apply` carries it out. Saved to a file it holds digests and no bytes: it is
 planned again when it is to be applied, and must come out the same.
@@ -108,7 +108,9 @@ class Plan:
     abort_stays: str | None = None
     """Why `abort` is left; None where it is removed or not there."""
     copied_files: Mapping[str, int] = field(default_factory=dict)
-    """Files with other names (hard links), and their sizes: a copy replaces each, and those names keep what it was."""
+    """Files with other names (hard links), and their sizes: a copy replaces each, and those names keep
+    the old content.
+    """
     remaining: tuple[Remaining, ...] = ()
     """Findings that a check of the repaired store still has, and why they are left."""
     forecast_now: ForecastAfter | None = None
@@ -132,7 +134,7 @@ class Plan:
 
     @property
     def disk_needed_bytes(self) -> int:
-        """Room that the new files take, and the copies of what is overwritten; holes are counted as if filled."""
+        """Room for the new files, and for copies of overwritten bytes; holes are counted as if filled."""
         return sum(self.copied_files.values()) + sum(
             step.length * (2 if isinstance(step, WriteRange) and step.path not in self.copied_files else 1)
             for step in self.steps
@@ -294,7 +296,7 @@ def _comparable(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class PlannedRepair:
-    """Steps, and what a person should know beside them.
+    """Steps, with notes for a person.
 
     Attributes:
         notes: sentences about what was left alone, or decided.

@@ -26,7 +26,7 @@ from rmqtool.store.view import StoreView
 
 @dataclass(frozen=True)
 class WriteRange:
-    """Overwrite bytes of a file that exists; what lies beyond its end makes it longer."""
+    """Overwrite bytes of a file that exists; bytes past its end make it longer."""
 
     path: str
     file_position: int

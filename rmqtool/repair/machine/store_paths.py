@@ -70,7 +70,7 @@ class StorePaths:
 
     @property
     def identity(self) -> str:
-        """A short name for the store, for what lies in a directory that several stores may share."""
+        """A short name for the store, for files in a directory that several stores may share."""
         return hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()[:12]
 
     @cached_property
@@ -84,7 +84,7 @@ class StorePaths:
         return self.top / OWN_DIRECTORY
 
     def staged_path(self, built: Path) -> str | None:
-        """The path in the store of what a planner built; None where it lies elsewhere, or was moved."""
+        """The path in the store of a planner's file; None where it is elsewhere, or was moved."""
         if built.is_relative_to(self.staging):
             return str(built.relative_to(self.root))
         real, store = built.resolve(), self.root.resolve()

@@ -1,4 +1,4 @@
-"""Rolls repairs back, the latest first, and settles what a killed one left.
+"""Rolls repairs back, the latest first, and completes or reverts a killed one.
 
 A store is made what a journal says it was, however far the repair came, and as often as it is tried: each file is
 restored for itself and finding it restored already is no error, so this may be killed and run again.
@@ -88,7 +88,7 @@ def last_repair(places: StorePaths) -> tuple[UndoableRepair, bool] | None:
 
 
 def undo_latest(places: StorePaths, disk: Disk | None = None) -> UndoableRepair | None:
-    """Make the store what it was before its latest repair; None where there is none.
+    """Restore the store from before its latest repair; None where there is none.
 
     A repair that was killed half-way is rolled back whatever happened since: no broker could load the store.
 
@@ -315,7 +315,7 @@ def reopen(journal: Journal, places: StorePaths, disk: Disk) -> None:
 
 
 def discard(journal: Journal, places: StorePaths, disk: Disk, *, lower: bool) -> None:
-    """Remove a journal that nobody needs any more, and what it has elsewhere.
+    """Remove a journal that is no longer needed, with its files elsewhere.
 
     Args:
         lower: take the fences away once the journal no longer asks for anything to be done.

@@ -31,7 +31,7 @@ from rmqtool.verify.files.log_files import misnamed_files
 
 MISNAMED: Final = "commitlog.stray-file"
 SHAPE: Final = frozenset({"commitlog.wrong-file-size", "commitlog.empty-file", MISNAMED, MISSING_LOG_FILE})
-"""Findings about files as such: no record is damaged, and what comes after is reached all the same."""
+"""Findings about files as such: no record is damaged, and later ones are reached all the same."""
 TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail", "commitlog.file-after-end"})
 _COPY: Final = 4 << 20
 _SEARCHED_MAX: Final = 64 << 20

@@ -1,4 +1,4 @@
-"""Plans `recover`: repairs what a crash leaves, and all that can be derived from the log, without losing a message.
+"""Plans `recover`: repairs the effects of a crash, and all derived files, without losing a message.
 
 What is wrong is found by `verify`; each finding is answered, and nothing else is touched. Damage inside the log is not
 repaired here: it is named, and the log stays as it is unless a person agrees to cut it there as the broker would.
@@ -212,7 +212,6 @@ def _planned(
     shape: tuple[Step, ...],
     on_progress: OnProgress | None,
 ) -> PlannedRepair:
-    """The plan for a window."""
     findings: list[Finding] = []
     checked = VerifyOptions(
         threads=options.threads, compiled=options.build.compiled, digest=options.build.digest, timer=window.is_whole
@@ -258,7 +257,7 @@ class _Recover:
         self._steps: list[Step] = list(shape)
         self._notes: list[str] = []
         self._again = again
-        """Where in the log topics begin again: as the check tells, then as what is built does."""
+        """Physical offsets at which topics begin again: from the check, then from the build."""
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
     def run(self) -> PlannedRepair:

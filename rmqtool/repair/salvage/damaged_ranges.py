@@ -148,7 +148,7 @@ class _Found(NamedTuple):
 
 
 class UnitsInRanges:
-    """Units by what they point to."""
+    """Units by physical offset."""
 
     def __init__(self, queues: Sequence[QueueMap], open_file: Open, ranges: Sequence[DamagedRange]) -> None:
         """Look them up.

@@ -50,7 +50,7 @@ Least = Callable[[LostRecord | None], int]
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Physical offsets [start, end), and what comes there: the stand-in of a lost record, a bridge, or a blank."""
+    """Physical offsets [start, end), and their new content: a tombstone of a lost record, a bridge, or a blank."""
 
     start: int
     end: int

@@ -86,7 +86,7 @@ class SalvageOptions:
 
 @dataclass(frozen=True)
 class Salvage:
-    """The steps of both parts, and what a person should know beside them.
+    """The steps of both parts, with notes for a person.
 
     Attributes:
         drafted_from: the store with all its files of the right size, before the log was repaired.

@@ -1,4 +1,4 @@
-"""Damaged records that are kept: where the bytes prove what they were, or a person wants them as they are.
+"""Damaged records that are kept: where the bytes prove their content, or a person wants them as they are.
 
 Fields of a header that no checksum covers and all else contradicts are set to what queue or neighbors say. Of a record
 whose first eight bytes are wrong and nothing else, its own lengths tell the size, and its CRC proves it.
@@ -43,7 +43,7 @@ class RepairedRecord(Enum):
     """Repair of a record; the value is in JSON."""
 
     FRAME = "frame"
-    """Size or magic were wrong; lengths, CRC and own offset prove what they were."""
+    """Size or magic were wrong; lengths, CRC and own offset prove the right ones."""
     OWN_OFFSET = "own-offset"
     HEAD = "head"
     """A field that no checksum covers and that the queue contradicts."""
@@ -113,7 +113,7 @@ def _with_another_body(raw: bytes, head: Record, *, has_crc: bool) -> Iterator[t
 
 
 def corrected_record(log: Log, finding: Finding, *, record_crc: bool) -> bytes | None:
-    """The record of a `commitlog.doubtful-header` with its header set right; None where nobody knows what is right.
+    """The record of a `commitlog.doubtful-header` with its header corrected; None where the right one is unknown.
 
     Verify says what is right where the log does (`verify.match.queue_sequence`), or the record's own property, which
     brokers dispatch batches by.

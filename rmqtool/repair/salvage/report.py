@@ -92,7 +92,7 @@ def outcome_json(outcome: SalvageResult) -> dict[str, Any]:
 
 
 def write_lost_found(store: Store, outcome: SalvageResult, directory: Path) -> None:
-    """Save each damaged range as it is, with what is known of the messages in it, below a directory.
+    """Save each damaged range as it is, with the known facts about its messages, below a directory.
 
     Args:
         store: before anything is changed.
