@@ -1,4 +1,4 @@
-"""Message bodies as a person asks for them: decompressed and decoded within a limit, honest about what is not shown."""
+"""Message bodies as requested: decompressed and decoded within a limit, with a note on parts that are not shown."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ TABLES: Final = {
     "figures": FIGURE_COLUMNS,
     "store": STORE_COLUMNS,
 }
-"""Columns by a row's type; what is not here is shown field under field, a bad range or blank as a line."""
+"""Columns by a row's type; others are shown field under field, a bad range or blank as a line."""
 
 
 def chosen_columns(fields: Sequence[str]) -> tuple[Column, ...]:

@@ -106,7 +106,7 @@ class PropertyBlock(NamedTuple):
 
 
 class Body(NamedTuple):
-    """The body, or what is told of it: one of `bodies.BODY_FIELDS` and `bodies.DECODED_FIELDS`."""
+    """The body, or a fact about it: one of `bodies.BODY_FIELDS` and `bodies.DECODED_FIELDS`."""
 
     part: str
 
@@ -251,7 +251,7 @@ DECODED_ROW: Final = (
 )
 """Fields of a row, after those of the body, where bodies are decoded."""
 PROPERTY_BLOCK: Final = _message("properties_raw", Type.BYTES, PropertyBlock(), "stored bytes of the properties")
-"""The last field of a row where what is stored is asked for as it is."""
+"""The last field of a row where the stored bytes are requested."""
 MESSAGE_FIELDS: Final = {field.name: field for field in (*MESSAGE_ROW, *BODY_ROW, *DECODED_ROW, PROPERTY_BLOCK)}
 """All that the row of a message may have, by name."""
 
@@ -299,7 +299,7 @@ MESSAGE_PROFILES: Final = {
     "properties": _HEADER_COLUMNS + _PROPERTY_COLUMNS,
     "full": _HEADER_COLUMNS + _PROPERTY_COLUMNS + _STORED_COLUMNS,
 }
-"""Columns of the table `messages` by profile: what the fixed fields say; the properties too; the stored bytes too."""
+"""Columns of the table `messages` by profile: the fixed fields; the properties too; the stored bytes too."""
 COSTLY_COLUMNS: Final = ("body_decoded",)
 """Columns that no profile has, because they cost more than all others: they are read only if they are named."""
 MESSAGE_TABLE: Final = tuple(_IN_MESSAGES[name] for name in (*MESSAGE_PROFILES["full"], *COSTLY_COLUMNS))

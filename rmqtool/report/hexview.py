@@ -1,4 +1,4 @@
-"""Annotated bytes: every byte of a record or unit beside the name of its field and what the field says."""
+"""Annotated bytes: every byte of a record or unit beside the name and the value of its field."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class HexField:
 
 
 def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
-    """The parts of a structure; what its fields do not account for is named as such, so no byte is left out.
+    """The parts of a structure; bytes outside its fields are named as such, so none is left out.
 
     Args:
         read: gives (position, length) bytes of it.
@@ -107,7 +107,7 @@ def bare_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[He
 
 
 def hex_field(name: str, position: int, row: Mapping[str, Any]) -> HexField:
-    """A field of what `HexField.as_json` gave out."""
+    """A field from the result of `HexField.as_json`."""
     content, tail = bytes.fromhex(row["hex"]), bytes.fromhex(row["hex_end"] or "")
     return HexField(name, position, content, row["length"], row["value"] or "", tail)
 

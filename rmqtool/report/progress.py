@@ -85,7 +85,7 @@ class Progress:
             self._read_at_report = self._bytes_read()
 
     def next(self, what: str) -> None:
-        """Call what is done now by another name."""
+        """Rename the current phase."""
         self._what = what
 
     def hide(self) -> None:
@@ -163,7 +163,6 @@ class Progress:
         return (read_now - read) / (last - first), (done_now - done) / (last - first)
 
     def _state(self, now: float, *, finished: bool) -> dict[str, Any]:
-        """State for a program."""
         rate, speed = self._rates()
         units = f"{self._unit}s"
         return {

@@ -148,7 +148,7 @@ _ORDERED: Final = "table"
 
 
 def config_entries(row: DumpRow) -> tuple[list[DumpRow], DumpRow | None]:
-    """The entries of a configuration row's tables, and the row with what is in none of them; None if nothing is."""
+    """The entries of a configuration row's tables, and the row with all other values; None without any."""
     content = row["content"]
     if not isinstance(content, dict):
         return [], row

@@ -58,7 +58,7 @@ class RowWriter(Protocol):
         """Write many rows."""
 
     def close(self) -> None:
-        """Write what closes the whole; without it a JSON array is not finished."""
+        """Write the end of the output; without it a JSON array is not finished."""
 
 
 class JsonLinesWriter:
@@ -106,7 +106,7 @@ class JsonWriter:
 
 
 class CsvWriter:
-    """Comma-separated values with a header; lists and objects are JSON text, what is not printable is escaped."""
+    """Comma-separated values with a header; lists and objects are JSON text, unprintable characters are escaped."""
 
     def __init__(self, stream: TextIO, fields: Sequence[str], *, is_raw: bool = False) -> None:
         """Begin with the header.

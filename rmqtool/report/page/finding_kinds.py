@@ -1,4 +1,4 @@
-"""Findings by kind: counts of all, the first few of each, and what each broker version does about them."""
+"""Findings by kind: counts of all, the first few of each, and how each broker version reacts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FindingKind:
 
 
 class FindingKinds:
-    """Collects findings; what it keeps is bounded by the number of kinds."""
+    """Collects findings; memory is bounded by the number of kinds."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, FindingKind] = {}
@@ -54,7 +54,7 @@ class FindingKinds:
             own.examples.append(finding)
 
     def ordered(self, kinds_max: int) -> list[FindingKind]:
-        """Errors first, then what there is most of.
+        """Errors first, then the most frequent kinds.
 
         Args:
             kinds_max: if there are more kinds, each has fewer examples.

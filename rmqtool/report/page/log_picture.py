@@ -51,14 +51,12 @@ class FileRow:
 
 @dataclass
 class _Marks:
-    """Marks of one file."""
-
     kinds: Counter[str] = field(default_factory=Counter)
     ranges: list[tuple[int, int, Paint]] = field(default_factory=list)
 
 
 class LogPicture:
-    """Collects what is found in the log; memory is bounded however much that is."""
+    """Collects findings of the log, in bounded memory."""
 
     def __init__(self, files: Sequence[DrawnFile]) -> None:
         self.files = files

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 WIDTH: Final = 1000
 """Units of a strip's width; the page stretches them to its own."""
 BINS: Final = 500
-"""Cells of a strip: each shows the worst of what lies in it."""
+"""Cells of a strip: each shows its worst part."""
 
 
 class Paint(IntEnum):

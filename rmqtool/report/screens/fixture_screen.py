@@ -1,4 +1,4 @@
-"""The list of generated stores as text: recipes with the versions that they fit, and damages with what they cause."""
+"""The list of generated stores as text: recipes with the versions that they fit, and damages with their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The screen of `info`: the verdict first, what to do about it, then what there is."""
+"""The screen of `info`: the verdict first, the next step, then the content."""
 
 from __future__ import annotations
 
