@@ -71,7 +71,7 @@ class SparkSettings:
 
 
 def require_pyspark() -> None:
-    """Say in one line what is missing.
+    """Report a missing prerequisite in one line.
 
     Raises:
         UnsupportedError: pyspark is not installed, or too old for data sources in Python.

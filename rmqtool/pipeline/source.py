@@ -1,4 +1,4 @@
-"""The data source `rocketmq-store`: what Spark asks, answered by a table."""
+"""The data source `rocketmq-store`: requests of Spark, each answered by a table."""
 
 from __future__ import annotations
 

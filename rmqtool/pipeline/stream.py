@@ -59,11 +59,11 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read no further than what is flushed now."""
+        """Read no further than the log is flushed now."""
         self._target = self._flushed(self._stores(), {})
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
-        """Where the next batch ends: at what is flushed, or earlier, at the end of a file.
+        """End of the next batch: the end of the flushed log, or earlier, the end of a file.
 
         Raises:
             DataLossError: records after `start` are gone.

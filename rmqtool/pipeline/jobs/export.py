@@ -118,7 +118,7 @@ class Export:
         return manifest
 
     def discard_partial(self, files: TargetFiles, lease: Lease) -> None:
-        """Remove what this run has staged; its tasks must have ended."""
+        """Remove the staged files of this run; its tasks must have ended."""
         files.remove(self._staged(lease))
         files.remove_if_empty(self._partial)
 
@@ -226,7 +226,6 @@ def _flat(table: DataFrame) -> DataFrame:
 
 
 def _fingerprint(store: Store) -> str:
-    """Fingerprint of names, sizes and times of all files of a store."""
     entries = sorted(
         (entry.path, entry.size, entry.mtime_ns)
         for entries in store.files.values()

@@ -1,4 +1,4 @@
-"""Exports what is new: remembers in the target how far each log was read, and adds each batch once, also after kills.
+"""Exports new rows: keeps each log's position in the target, and adds each batch once, also after kills.
 
 One run at a time has the lease of the target. The range of each log that a batch takes is noted in the target before
 the batch is written, and what it was made of after that; a note is created and never changed. A batch that a kill came
@@ -107,7 +107,7 @@ class IncrementalExport:
     """Bytes at the end of each store's log that were left out, since a broker may not have flushed them."""
 
     def run(self, session: SparkSession) -> dict[str, int]:
-        """Add what is new; how many rows and batches, and of a table of files how many files and bytes.
+        """Add new rows; return the number of rows and batches, and for a table of files of files and bytes.
 
         Raises:
             UsageError: there is no such column to partition by.
@@ -226,7 +226,6 @@ class IncrementalExport:
             raise RefusedError(f"{label}: {message}; to export what is there now, add --accept-loss")
 
     def _add(self, session: SparkSession, batch: ExportBatch, layout: TargetLayout, lease: Lease) -> None:
-        """Add the rows of a batch, if they are not there yet."""
         from pyspark.sql import functions as f
 
         name = f"batches/{batch.number:010}.json"

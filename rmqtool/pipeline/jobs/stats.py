@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FUNCTIONS: Final[Mapping[str, Callable[[Iterable[Any]], Any]]] = {"sum": sum, "min": min, "max": max}
 Groups = dict[tuple[Any, ...], dict[str, Any]]
-"""Figures by what they are counted by."""
+"""Figures by group."""
 
 QUARTER_MS: Final = 900_000
 """Unit by which Spark counts for hours: zones differ by whole quarters of an hour, and their hours are
@@ -59,7 +59,7 @@ def columns(by: By) -> tuple[str, ...]:
 
 
 def figures(messages: DataFrame, by: By) -> Iterator[dict[str, Any] | BadRanges]:
-    """A row for each group, in the order of the groups; before them what could not be counted, if there is anything."""
+    """A row for each group, in the order of the groups; before them the ranges that could not be counted, if any."""
     from pyspark.sql import functions as f
 
     keyed = messages.filter("type <> 'blank'").withColumns(_derived(by))

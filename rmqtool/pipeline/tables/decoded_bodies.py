@@ -39,7 +39,7 @@ def content_batches(bodies: pa.Array, flags: pa.Array, decode: Decode) -> Iterat
 
 
 def whole_content(body: bytes, kind: str) -> bytes | None:
-    """The content of a body; None where it is not what its flags say, or is longer than `CONTENT_MAX`."""
+    """The content of a body; None where it contradicts its flags, or is longer than `CONTENT_MAX`."""
     try:
         content = decompress(body, kind, CONTENT_MAX)
     except ValueError:

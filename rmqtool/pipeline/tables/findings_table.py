@@ -1,4 +1,6 @@
-"""The table `findings`: what `verify` says of each store; a store is one task, for its parts are judged together."""
+"""The table `findings`: the result of `verify` for each store; a store is one task, as its parts are
+judged together.
+"""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def check_slice(task: SliceCheck, maker: StoreRows) -> CheckedSlice:
 
 
 def joined(checked: Iterable[CheckedSlice], maker: StoreRows) -> list[JsonRow]:
-    """The rows of a store, out of what its slices yielded."""
+    """The rows of a store, from the results of its slices."""
     slices = list(checked)
     rows = [row for one in slices for row in one.rows]
     if slices[0].done.count == 1:

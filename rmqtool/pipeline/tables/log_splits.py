@@ -30,7 +30,7 @@ from rmqtool.store.remote import view_of_files
 from rmqtool.store.view import StoreView
 
 PART_BYTES: Final = 256 << 20
-"""Bytes of a file that one task reads; longer than what it reads twice to prove its seams."""
+"""Bytes of a file that one task reads; more than it reads twice to prove its seams."""
 TASKS_BY_TIME: Final = 32
 """Tasks of a log, at most, that look at store times: one that finds its files outside costs more than the look."""
 UNREADABLE: Final = "commitlog.unreadable-range"

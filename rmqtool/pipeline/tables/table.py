@@ -231,7 +231,7 @@ def table_of(options: SourceOptions) -> Table:
 
 
 def with_judgement(schema: pa.Schema) -> pa.Schema:
-    """The columns of messages, and those by which a row is told sound, though nobody asks for them."""
+    """The columns of messages, and those that show if a row is intact, even if not requested."""
     judging = [column for column in message_schema("headers") if column.name in ("finding", "physical_offset", "file")]
     return pa.schema([*schema, *(column for column in judging if column.name not in schema.names)])
 
