@@ -1,4 +1,4 @@
-"""Follows a log as it grows: what is read once is not read again, and a record that is half written is waited for."""
+"""Follows a log as it grows: nothing is read twice, and a partly written record is waited for."""
 
 from __future__ import annotations
 

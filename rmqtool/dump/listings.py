@@ -1,4 +1,4 @@
-"""Listings of a store for `dump`: what waits for its time, open transactions, and what pop consumers hold."""
+"""Listings of a store for `dump`: waiting messages, open transactions, and messages of pop consumers."""
 
 from __future__ import annotations
 

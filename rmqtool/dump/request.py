@@ -1,4 +1,4 @@
-"""From what a person asks of `dump` to rows: which options fit which files, and what reads them."""
+"""Requests of `dump`: the options that fit each kind of file, and the readers of the rows."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Request:
 
 @dataclass
 class RowSource(ABC):
-    """Gives the rows of a target's files, and afterwards what was wrong.
+    """Gives the rows of a target's files, and afterwards the problems.
 
     Attributes:
         problems: what could not be read or shown, as sentences.
