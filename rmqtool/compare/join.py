@@ -153,7 +153,7 @@ def _compare(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Di
 
 
 def find_reordered(pairs: Spill, differences: Differences) -> None:
-    """Find the messages that stand after one in the other log before which they stand in this one.
+    """Find the messages that precede another one in this log and follow it in the other.
 
     Args:
         pairs: by physical offset in this log, ascending from partition to partition.

@@ -1,4 +1,4 @@
-"""Two logs of the same physical offsets side by side: what is at the same place in both, and what is not.
+"""Compare two logs with common physical offsets: find records that are at one place in both, and others.
 
 The ranges that differ are in ascending order, joined where they touch: all are counted, the first ones are kept.
 Blocks with equal digests are skipped. In others each record that stands at the same place in both with the same

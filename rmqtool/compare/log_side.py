@@ -238,7 +238,7 @@ class LockstepSource:
         return self._source.extents(start, end)
 
     def finish(self) -> bool:
-        """Compare what was not read so far; whether the files are equal."""
+        """Compare the rest; return True if the files are equal."""
         buffer = memoryview(bytearray(_STEP))
         for start, end in sorted(
             [*self._source.extents(self._compared_to, self.size), *self._other.extents(self._compared_to, self.size)]

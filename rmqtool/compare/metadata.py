@@ -81,7 +81,7 @@ class StoreMetadata:
 
 
 def read_metadata(store: Store, rules: BrokerRules) -> StoreMetadata:
-    """The facts of a store. Never raises for what is broken in it."""
+    """The facts of a store. Never raises for damage in it."""
     summary = summarize(store, rules)
     problems = [
         f"the queue {queue.topic}/{queue.queue_id} cannot be read"

@@ -216,7 +216,7 @@ class Comparison:
 
 
 def reason(physical_offset: int, other: LogTotals) -> Reason:
-    """Why the other log may lack what lies at a physical offset."""
+    """Why the other log may lack the record at a physical offset."""
     if other.begin is None or other.end is None or physical_offset >= other.end:
         return Reason.BEYOND_END
     return Reason.EXPIRED if physical_offset < other.begin else Reason.INSIDE

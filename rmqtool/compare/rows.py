@@ -91,7 +91,7 @@ class TopicTotal:
     digest: int | None = 0
 
     def add(self, other: TopicTotal) -> None:
-        """Add what another part of the log holds of the topic."""
+        """Add the topic's totals of another part of the log."""
         self.messages += other.messages
         self.bytes += other.bytes
         known = self.digest is not None and other.digest is not None
