@@ -127,7 +127,7 @@ class Browser(App[None]):
         return len(self.screen_stack) <= 1 or action not in _FIRST_SCREEN_ONLY
 
     def on_virtual_list_chosen(self, event: VirtualList.Chosen) -> None:
-        """Open what is under the cursor."""
+        """Open the line under the cursor."""
         if event.list.id == "places":
             self._choose(self.places.places[event.row], event.row)
         elif event.list.id == "messages":
@@ -197,7 +197,7 @@ class Browser(App[None]):
         self._ask("Time: ISO 8601, ms, 2h (ago), 'yesterday 14:00' or now", go)
 
     def action_physical_offset(self) -> None:
-        """Open what lies at a physical offset."""
+        """Open the message or bytes at a physical offset."""
         self._ask("Physical offset in the commit log", self._open_place)
 
     def action_key(self) -> None:
@@ -211,7 +211,7 @@ class Browser(App[None]):
         self._ask(f"Message id {where}", find)
 
     def action_findings(self) -> None:
-        """Verify the store, and look at what is wrong."""
+        """Verify the store, and show the findings."""
         self.push_screen(FindingsScreen(self.verification), self._go_to_finding)
 
     def _choose(self, place: Place, row: int) -> None:

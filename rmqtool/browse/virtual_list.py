@@ -109,7 +109,7 @@ class VirtualList(Widget, can_focus=True):
         self.go(self.model.count() - 1)
 
     def action_choose(self) -> None:
-        """Open what is under the cursor."""
+        """Open the line under the cursor."""
         if self._has_cursor and self.model.count():
             self.post_message(self.Chosen(self, self.cursor))
 
