@@ -1,4 +1,4 @@
-"""Compacted topics: which messages a broker puts into their own log and queue and how, and what is wrong with those.
+"""Compacted topics: the messages that a broker puts into their own log and queue, and the checks of those.
 
 Each file has what one run of the compaction kept, so files of a queue need not follow each other, and end where they
 like. Broker: `CompactionLog#asyncPutMessage`, `CompactionLog.CompactionAppendMessageCallback`,

@@ -1,4 +1,4 @@
-"""Delay levels: where a broker continues to deliver each, which of its messages were delivered, and what is wrong.
+"""Delay levels: the offset at which a broker continues to deliver each, the delivered messages, and the checks.
 
 Broker: `ScheduleMessageService#load`, `#correctDelayOffset`, `#messageTimeup`: a delivered message keeps unique key,
 body, producer's time and number of attempts, and the properties that name its topic and queue.

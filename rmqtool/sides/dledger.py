@@ -1,4 +1,4 @@
-"""Logs of DLedger (`dledger-ID/`): their entries with the message in each, the units of their index, and what is wrong.
+"""Logs of DLedger (`dledger-ID/`): their entries with the message in each, the units of their index, and the checks.
 
 Broker: `DLedgerMmapFileStore`, `DLedgerEntryCoder`. Its `recover` looks at less than the check: lengths and order in
 the last three files.
@@ -63,7 +63,7 @@ class BadRange(NamedTuple):
 
 
 def read_entries(source: ByteSource, start: int, rules: BrokerRules) -> Iterator[LogEntry | BadRange]:
-    """The entries of a file whose first byte has the given place in the log, up to what is none.
+    """The entries of a file whose first byte has the given offset in the log, up to the first invalid one.
 
     Raises:
         UnreadableError: the disk does not give the bytes.

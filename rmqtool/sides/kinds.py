@@ -1,4 +1,4 @@
-"""Every kind of side state in one table, and what follows from it: what a command looks at, and what it leaves out.
+"""Every kind of side state in one table, and the files that a command checks or leaves out.
 
 A further kind is one file in this room, and one row in `SIDES`.
 """

@@ -368,7 +368,7 @@ def _unacknowledged(
 
 @dataclass
 class PopCheck:
-    """One check of what pop consumers hold: what stops a broker there, and what has expired.
+    """One check of the messages that pop consumers hold: obstacles for a broker, and expired ones.
 
     Attributes:
         failure: why the database was not read to its end, as a sentence; empty where it was, or there is none.

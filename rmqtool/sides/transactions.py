@@ -1,4 +1,4 @@
-"""Half messages of transactions, the records that end them, where a broker continues to ask, and what is wrong there.
+"""Half messages of transactions, the records that end them, the offset at which a broker continues, and the checks.
 
 Broker: `TransactionalMessageBridge#putHalfMessage`, `#fetchConsumeOffset`, `TransactionalMessageServiceImpl#check`,
 `#fillOpRemoveMap`, `EndTransactionProcessor`.

@@ -1,4 +1,4 @@
-"""Checks the timer of 5.x brokers: lengths, slots, chains of units, their records, and what waits outside of them.
+"""Checks the timer of 5.x brokers: lengths, slots, chains of units, their records, and messages that wait outside them.
 
 What a load repairs by itself is no finding: a wheel that is behind its log, for instance.
 """

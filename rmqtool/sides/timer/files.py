@@ -87,7 +87,7 @@ class NotAUnit(NamedTuple):
 
 
 def read_slots(source: ByteSource) -> Iterator[Slot]:
-    """The slots of a wheel that are not zero; what the disk does not give reads as zeros."""
+    """The slots of a wheel that are not zero; unreadable bytes count as zeros."""
     whole = source.size // SLOT_SIZE * SLOT_SIZE
     done = 0
     for first, stop in source.extents(0, whole):

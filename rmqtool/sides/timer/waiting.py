@@ -59,7 +59,7 @@ class Waiting:
 
 
 def waiting_messages(reader: Reader, queue: Queue, on_progress: OnProgress | None = None) -> Waiting:
-    """Read the timer's queue, and all of the log for what was delivered.
+    """Read the timer's queue, and all of the log for delivered messages.
 
     Raises:
         UnsupportedError: the log is damaged, so that nobody knows what was delivered.
