@@ -1,4 +1,4 @@
-"""The answer about a store: its verdict, the exit code, and the one next step, a command or what a person must decide.
+"""The answer about a store: its verdict, the exit code, and the one next step, a command or a decision of a person.
 
 A step names a command only where that accepts the store and has something to do.
 """

@@ -1,4 +1,4 @@
-"""The answer of `forecast`: what the starts of brokers, and what they do beside serving the log, come to."""
+"""The answer of `forecast`: the results of brokers' starts, and their effects beside serving the log."""
 
 from __future__ import annotations
 
@@ -131,7 +131,6 @@ def _answer(assessment: Assessment, step: NextStep, forecasts: Sequence[Forecast
 
 
 def _unsimulated_starts(versions: Sequence[str], forecasts: Sequence[Forecast]) -> tuple[UnreadFiles, ...]:
-    """Requested starts without a forecast."""
     known = {forecast.broker_version for forecast in forecasts}
     left = [version for version in versions if version not in known]
     return (UnreadFiles(f"start of {', '.join(left)}", "start", "is not simulated on this store"),) if left else ()

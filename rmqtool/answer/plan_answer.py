@@ -1,4 +1,4 @@
-"""The answer of a repair: the verdict on the store as its plan leaves it, and what to do with the plan or after it."""
+"""The answer of a repair: the verdict on the store as its plan leaves it, and the next step."""
 
 from __future__ import annotations
 
@@ -91,7 +91,6 @@ def answer_of_plan(
 def _step_after(
     plan: Plan, damage: Sequence[Finding], assessment: Assessment, line: CommandLine, root: Path, flags: str | None
 ) -> NextStep:
-    """Next step after a plan is carried out, or where it changes nothing."""
     stray = next((finding for finding in damage if finding.id == "commitlog.stray-file"), None)
     if stray is not None:
         return _stray_file_step(stray, root)
@@ -140,7 +139,6 @@ def _stray_file_step(stray: Finding, root: Path) -> NextStep:
 
 
 def _step_to_apply(plan: Plan, assessment: Assessment, line: CommandLine, flags: str | None) -> NextStep:
-    """Next step for a plan that changes something."""
     if (step := blocked_step(assessment)) is not None:
         return step
     losses = plan.loss.messages + plan.lowers_floor_by

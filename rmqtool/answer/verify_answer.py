@@ -1,4 +1,4 @@
-"""The answer of `verify`, from its findings and what it did not look at; tasks of Spark give it too."""
+"""The answer of `verify`, from its findings and the files that it did not check; tasks of Spark give it too."""
 
 from __future__ import annotations
 
