@@ -1,4 +1,4 @@
-"""Avro bodies by their schema, without header: what a producer's `DatumWriter` writes. Needs fastavro.
+"""Avro bodies by their schema, without header, as a producer's `DatumWriter` writes them. Needs fastavro.
 
 A schema that refers to itself lets a body nest as deeply as it is long, on which the library's compiled reader ends the
 process, so its reader in Python takes those. Arrays whose items take no byte are refused: a body of ten bytes could ask

@@ -1,4 +1,4 @@
-"""The decoders that `--decode` names, tried in this order; what brokers write for themselves is decoded first."""
+"""The decoders that `--decode` names, tried in this order; the brokers' own records are decoded first."""
 
 from __future__ import annotations
 

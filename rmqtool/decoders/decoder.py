@@ -17,7 +17,7 @@ Decode = Callable[[bytes, MessageFacts], Any]
 An exception, whichever, says why the body is none of this kind.
 """
 MakeDecoder = Callable[[str | None], Decode]
-"""Makes a decoder of the text after `=`; None where there is none. A ValueError says what is wrong with the text."""
+"""Makes a decoder of the text after `=`; None where there is none. Raises ValueError for a wrong text."""
 SCHEMA_MAX: Final = 64 << 20
 """Bytes of a schema file; no schema has so many."""
 

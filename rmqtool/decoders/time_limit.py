@@ -88,7 +88,7 @@ class TimedDecoder:
     _decode: Any = field(default=None, repr=False)
 
     def start(self) -> Any:
-        """Make the decoder; what the plugin gives as one.
+        """Make the plugin's decoder.
 
         Raises:
             DecoderTimeoutError: that takes too long.
