@@ -35,7 +35,7 @@ from rmqtool.verify.survey.result import Summary
 FINDINGS_MAX: Final = 10_000
 _SUM_BYTES: Final = 16
 _TEXTS: Final = ("message", "expected", "found", "candidate")
-"""Of a finding what may show bytes of the store."""
+"""Parts of a finding that may show bytes of the store."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Answers:
     failures: dict[str, str]
 
     def differences(self, other: Answers) -> Iterator[str]:
-        """In what two answers differ, as short texts."""
+        """Differences of two answers, as short texts."""
         own_summary, other_summary = self.summary.as_json(), other.summary.as_json()
         for kind in sorted(self.digests.keys() | other.digests.keys()):
             if self.digests.get(kind) != other.digests.get(kind):

@@ -106,7 +106,6 @@ def _shown(match: re.Match[bytes], pseudonyms: Pseudonyms) -> bytes:
 
 
 def _is_word(word: bytes) -> bool:
-    """True if brokers write the word into their logs."""
     text = word.decode()
     return text in _words() or (text in (text.capitalize(), text.upper()) and text.lower() in _words())
 

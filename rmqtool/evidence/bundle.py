@@ -49,7 +49,7 @@ _WINDOW_MAX: Final = 1 << 27
 _CHUNK: Final = 1 << 20
 _DIGEST_BYTES: Final = 16
 _MEMBERS_MAX: Final = FILES_MAX + 32
-"""The files of a store, and what else is in a bundle."""
+"""The files of a store, and other members of a bundle."""
 _END_MAX: Final = tarfile.RECORDSIZE + 2 * BLOCK
 """Zeros after the last member: two blocks, and up to the end of a record of tar."""
 _LEVEL: Final = 9

@@ -38,7 +38,7 @@ class Value(Enum):
     NAME = auto()
     """Names of a topic, group, broker or cluster, with other characters between them."""
     TEXT = auto()
-    """Anything: what a customer wrote, or a client made up."""
+    """Any text of a customer or a client."""
 
 
 class Map(NamedTuple):

@@ -68,7 +68,7 @@ class BundleView(DirectoryView):
 
 
 def shareable_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """The settings that may leave the machine and come to another one: those that what a broker does depends on.
+    """The settings that may leave the machine: those that a broker's behavior depends on.
 
     Numbers, truth values and words that a setting may be. All else may be a secret, a name or a path: also what stands
     where a number belongs, and what no broker reads.

@@ -46,9 +46,9 @@ _OWN: Final = re.compile(
 )
 """Names that every broker has, and numbers."""
 _ROOTS: Final = {"consumequeue": 1, "consumequeue_ext": 1, "batchconsumequeue": 1, "compaction": 2}
-"""Directories, and at what depth a directory below them has the name of a topic."""
+"""Directories, with the depth at which a directory below them has the name of a topic."""
 _OWN_NAMES: Final = ("brokerName", "brokerClusterName", "dLegerGroup")
-"""Settings of a broker that name it and what it belongs to."""
+"""Settings of a broker with its name and its cluster's."""
 _PLACES_MIN: Final = 2
 """Places of the configuration, or records, that have a name which is shown."""
 _TRIALS: Final = 400
@@ -57,7 +57,7 @@ _NAME_BYTES: Final = _LETTERS + _LETTERS.upper() + b"-%"
 
 
 class BundleNames:
-    """The names of one bundle, each with what is shown in its place.
+    """The names of one bundle, each with its replacement.
 
     Attributes:
         hides: whether names that are known, and addresses, are replaced too.

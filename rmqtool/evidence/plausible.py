@@ -22,7 +22,7 @@ Bound = tuple[Range, ...]
 """First and last value of each range that a field may have."""
 
 MASK: Final = bytes(0 if byte == 0 else ord("x") | byte & 0x80 for byte in range(256))
-"""Zeros and top bits stay: both decide what a broker makes of a number."""
+"""Zeros and top bits stay, as both decide how a broker treats a number."""
 
 WIDE_TEXT: Final = re.compile(rb"(?:\0[ -~]){4}|(?:[ -~]\0){4}")
 """Four letters in UTF-16."""
@@ -174,7 +174,6 @@ def masked_slots(raw: bytes, first_slot: int, hashes: NDArray[Any], slot_count: 
 
 
 def _rows(units: NDArray[Any]) -> NDArray[Any]:
-    """Bytes of each unit."""
     import numpy as np
 
     return np.frombuffer(units.tobytes(), np.uint8).reshape(-1, units.dtype.itemsize)

@@ -165,7 +165,7 @@ def _cut(forecast: Forecast) -> Forecast:
 
 
 def differing_verdicts(own: RecordedAnswers, other: RecordedAnswers) -> Iterator[str]:
-    """In what two answers come to something else, as short texts."""
+    """Differences of the verdicts of two answers, as short texts."""
     for name, of_store, of_bundle in (
         ("verify", own.verify, other.verify),
         ("forecast", own.forecast, other.forecast),

@@ -1,4 +1,4 @@
-"""Replaces what a customer wrote in one record; its lengths, offsets and every verdict about it stay.
+"""Replaces a customer's texts in one record; its lengths, offsets and every verdict about it stay.
 
 A checksum that was right is right over the new bytes, and one that was wrong differs from the right one in the same
 bits as before. What belongs to no whole record is masked: zero bytes stay zero, since they tell a hole from a record
@@ -31,7 +31,7 @@ from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 MASKED: Final = ord("x")
 _MASK: Final = bytes([0]) + bytes([MASKED]) * 255
 _STRUCTURE: Final = frozenset({"size", "magic", "body_length"})
-"""Fields of a header that say what follows; the record's other lengths agree with them."""
+"""Fields of a header that define the bytes after it; the record's other lengths agree with them."""
 _CHECKED: Final = "body_crc"
 _TRANSACTION: Final = "prepared_transaction_offset"
 """Of a record that lies before."""

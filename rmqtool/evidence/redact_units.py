@@ -34,7 +34,7 @@ KINDS: Final = frozenset({*UNITS, *SINGLE_UNITS, *_TEXTS, FileKind.INDEX, FileKi
 def redact_numbers(
     kind: FileKind, source: ByteSource, slot_count: int | None, ranges: Iterable[tuple[int, int]]
 ) -> Chunks:
-    """Bytes of a file of numbers by position, in order; what no chunk covers is zeros.
+    """Bytes of a file of numbers by position, in order; gaps between chunks are zeros.
 
     Args:
         slot_count: of the store's index files; None where nothing shows it.

@@ -79,7 +79,7 @@ def data_bytes(store: Store, *, with_log: bool, is_redacted: bool = True) -> int
 def copy_redacted(
     store: Store, target: Path, pseudonyms: Pseudonyms | None, progress: Callable[[int, int], None], *, with_log: bool
 ) -> list[CopiedFile]:
-    """Write the copy into an empty directory; what it holds of each file, by path.
+    """Write the copy into an empty directory; return the copied part of each file, by path.
 
     Args:
         pseudonyms: None copies bodies, keys, tags and property values too.
