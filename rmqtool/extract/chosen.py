@@ -58,7 +58,7 @@ class Choice:
 
 
 class ChosenRecord(NamedTuple):
-    """A record, the place it has in its queue in the new store, and what else is needed to write it."""
+    """A record, its offset in its queue in the new store, and other data needed to write it."""
 
     raw: bytes
     topic: str

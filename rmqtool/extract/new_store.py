@@ -1,4 +1,4 @@
-"""Writes the new store: log, configuration, and what is built from the log."""
+"""Writes the new store: log, configuration, and the files built from the log."""
 
 from __future__ import annotations
 
