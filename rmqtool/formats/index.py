@@ -45,7 +45,7 @@ class IndexHeader:
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """The header at the start of some bytes; what a short file lacks counts as zeros, as in a mapped file."""
+        """The header at the start of some bytes; missing bytes of a short file count as zeros, as in a mapped file."""
         return cls(*_HEADER_NUMBERS.unpack(raw[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0")))
 
     def build(self) -> bytes:

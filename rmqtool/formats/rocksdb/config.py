@@ -75,7 +75,7 @@ _QUEUE: Final = Packer(">i")
 
 
 class ConfigRow(NamedTuple):
-    """A row of `config/rdb`; of what a row does not have, the field is None.
+    """A row of `config/rdb`; a missing field is None.
 
     Attributes:
         name: the topic or group of a topic or group, the group of an offset.

@@ -1,4 +1,4 @@
-"""Keys and values of `kvStore/`: what pop consumers hold, where a broker keeps it in RocksDB.
+"""Keys and values of `kvStore/`: messages that pop consumers hold, where a broker keeps them in RocksDB.
 
 Broker: `PopConsumerRecord`, `PopConsumerRocksdbStore` (`popConsumerKVServiceEnable`).
 """
