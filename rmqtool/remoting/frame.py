@@ -97,7 +97,7 @@ def frame_length(prefix: bytes) -> int:
 
 
 def decode_frame(frame: bytes) -> Command:
-    """The command of a frame; `frame` is what follows its length, at least 4 bytes.
+    """The command of a frame; `frame` is the part after its length, at least 4 bytes.
 
     Raises:
         FrameError: it is none.
