@@ -151,7 +151,7 @@ class ReplayJournal(Closable):
             self._descriptor = -1
 
     def save(self) -> None:
-        """Write what has changed, and wait until the disk has it.
+        """Write the changes, and wait until the disk has them.
 
         Raises:
             WriteError: it does not.
@@ -304,7 +304,6 @@ def _changed(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int
 
 
 def _apply(state: ReplayState, changes: Iterable[_Change]) -> None:
-    """Apply the changes of lines to a state."""
     order: list[TargetQueue] = []
     for change in changes:
         state.store, state.next_physical_offset = change.store, change.next_physical_offset

@@ -76,7 +76,7 @@ class Replay:
         self.state = journal.state
 
     def run(self, stores: Sequence[SourceStore], on_progress: Callable[[int, int], None]) -> None:
-        """Send what is left to send; the journal is right however this ends.
+        """Send the rest; the journal is right however this ends.
 
         Raises:
             RefusedError: a store is not the one that an earlier run has sent from.
