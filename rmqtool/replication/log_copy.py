@@ -1,4 +1,4 @@
-"""The commit log files of a copy: where they end, what is appended to them, and how much of it is on the disk.
+"""The commit log files of a copy: their end, appended bytes, and the part of those that is on the disk.
 
 The caller holds the lock of the store. A file has its full length from the start, sparse, as a broker makes it. After
 the end there may be bytes already: of a killed run, or intact records after a damaged one. They are compared with what
@@ -98,7 +98,7 @@ class LogCopy:
     """
 
     def __init__(self, store: Store | None, view: StoreView, sink: DirectorySink, file_size: int | None) -> None:
-        """Find the end of what is there.
+        """Find the end of the copy.
 
         Args:
             store: the copy as it was found; None where there is no log yet.

@@ -36,7 +36,7 @@ _OTHER_PROTOCOL: Final = (
 _POLL_SECONDS: Final = 0.02
 
 OnWait = Callable[[], None]
-"""Called again and again while the master is waited for; what it raises ends the wait."""
+"""Called repeatedly while waiting for the master; an exception from it ends the wait."""
 
 
 @dataclass(frozen=True)

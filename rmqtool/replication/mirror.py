@@ -147,7 +147,6 @@ class Mirror:
         )
 
     def _begin(self) -> None:
-        """Find the start of a new copy."""
         start = self._options.from_offset
         if start is None:
             self.status.state = "searching"
@@ -307,7 +306,7 @@ def is_past(times: StoreTimes, time_ms: int) -> bool:
 
 
 def agree_on_rest(stream: MasterLog, copy: LogCopy, on_turn: Callable[[], None]) -> SeenBytes:
-    """Receive what follows the copy as far as the copy has bytes after its end; waits for more where nothing follows.
+    """Receive the log after the copy as far as the copy has bytes after its end; waits for more where none arrives.
 
     Raises:
         MasterLostError, ProtocolError: as `MasterLog.blocks`.

@@ -1,4 +1,4 @@
-"""Runs a mirror on a store directory: lock, `abort`, log, queues, configuration, and what is noted for the next run."""
+"""Runs a mirror on a store directory: lock, `abort`, log, queues, configuration, and the state for the next run."""
 
 from __future__ import annotations
 
@@ -370,7 +370,7 @@ class BuilderBehind(Closable):
         built_offset: int | None,
         log_end: int,
     ) -> None:
-        """Open what is there, and build what is missing up to the log's end.
+        """Open existing files, and build missing entries up to the log's end.
 
         Args:
             look: surveys the copy; None where it has no log yet.
