@@ -1,4 +1,4 @@
-"""Watches a store: at each look, what was flushed and dispatched since the last one is checked, and lags are measured.
+"""Watches a store: each look checks records flushed and dispatched since the last one, and measures lags.
 
 A range of the log counts as checked once its records, their units and their index entries agree. What does not is
 looked at again some seconds later, and reported if it is still so. Beside a running broker the end of the log is what
@@ -131,7 +131,7 @@ class Watcher:
         return any(subject is not None for subject in suspects) or self.alarms.is_uncertain
 
     def look(self) -> None:
-        """Look once: check what is new, measure lags, raise alerts.
+        """Look once: check new records, measure lags, raise alerts.
 
         Raises:
             NotAStoreError: there is no store (any more).
