@@ -250,7 +250,6 @@ class _Command:
 
 
 def _values(address: MasterAddress, status: MirrorStatus) -> dict[str, Any]:
-    """A status for a program."""
     last, is_caught_up = status.last_store_timestamp_ms, status.state == "caught up"
     lag = 0.0 if is_caught_up else None if last is None else max(0.0, round(time.time() - last / 1000, 3))
     return {

@@ -137,7 +137,6 @@ def _renames(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _counted(sources: Sequence[Any], selection: Any, cluster: Any, messages: Messages) -> dict[str, Any]:
-    """Counts of a dry run."""
     from rmqtool.replay.outgoing import NotSent, outgoing_messages
 
     sent: Counter[str] = Counter()

@@ -109,7 +109,6 @@ class _Survey:
         self.has_unreadable = bool(opened.store.problems)
 
     def facts(self) -> PageFacts:
-        """Facts of the page."""
         store = self._opened.store
         with self._messages.progress("info"):
             summary = summarize(store, self._opened.rules, self._add_queue)

@@ -124,7 +124,6 @@ def _rows_here(
 
 
 def _stores(request: FleetRequest) -> list[StoreCheck | UnreadStore]:
-    """Stores at the paths, each once."""
     from rmqtool.pipeline.stores import require_pyarrow
 
     require_pyarrow()
@@ -149,7 +148,6 @@ class _AnswerWriter(ABC):
         self._codes: set[int] = set()
 
     def add(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
-        """Write the answer of one store."""
         self._verdicts[head["verdict"]] += 1
         self._codes.add(head["exit_code"])
         self._write(head, findings)

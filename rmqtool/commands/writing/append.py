@@ -85,8 +85,6 @@ class Transaction(StrEnum):
 
 @dataclass(frozen=True)
 class _Place:
-    """The store to write, and its rules."""
-
     store: Path
     options: StoreOptions
     conf: BrokerConf | None
