@@ -55,7 +55,7 @@ class FrameError(RmqtoolError):
 
 
 class AnswerError(RmqtoolError):
-    """A broker or name server says no, or what it says cannot be understood.
+    """A broker or name server refuses, or its response is invalid.
 
     Attributes:
         code: of the answer; None where it cannot be understood.

@@ -90,7 +90,7 @@ def memory_budget() -> MemoryBudget:
 
 
 def keep_to(limit: int | None, least: int = WORK_LEAST, of_file: int = 0) -> None:
-    """Set the limit of this process; None takes it back, and leaves what a container's limit leaves.
+    """Set the limit of this process; None removes it, so that only a container's limit is left.
 
     Args:
         least: bytes that the work needs beside the program.
@@ -108,7 +108,7 @@ def keep_to(limit: int | None, least: int = WORK_LEAST, of_file: int = 0) -> Non
 
 
 def settle(what: str, files: int = 0) -> None:
-    """Measure what is held now: none of it is at the disposal of the work that follows.
+    """Measure the memory in use now, which the following work cannot use.
 
     Args:
         what: needs it, for the message.
@@ -194,7 +194,7 @@ APART_BYTES: Final = 32 << 20
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what is freed: bulk work takes and gives back the same megabytes over and over.
+    """Let the C library keep freed memory: bulk work allocates and frees the same megabytes over and over.
 
     glibc hands an array of more than 128 KiB back to the kernel when it is freed, and gets it again, page by page and
     cleared, for the next one: a third of the time that a whole `verify` takes. Set for the whole process, so for one
