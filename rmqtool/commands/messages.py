@@ -1,4 +1,4 @@
-"""What a command says beside its result, on standard error: warnings, errors and notes, a line each, and progress."""
+"""Output of a command besides its result, on standard error: warnings, errors and notes, a line each, and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell offers after a tab: names from the store that is named already, and from our own lists.
+"""Completions of a shell after a tab: names from the store that is named already, and from our own lists.
 
 A person waits for it, and cannot see an error: each function looks at names only, and gives nothing where that fails.
 """

@@ -1,4 +1,4 @@
-"""What a person asks of `get`, and where log, queue and index disagree about the broker's answer."""
+"""Requests of `get`, and disagreements of log, queue and index with the broker's answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `append` does as a broker's client: sends messages, ends transactions, sends messages back."""
+"""`append` as a broker's client: sends messages, ends transactions, sends messages back."""
 
 from __future__ import annotations
 
