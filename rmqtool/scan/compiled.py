@@ -35,7 +35,7 @@ _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 
 @functools.cache
 def is_available() -> bool:
-    """True if kernels can be compiled here, or loaded."""
+    """Whether kernels can be compiled here, or loaded."""
     numba_bytes = _numba_bytes()
     try:
         load_kernel().insert_topics.load()
