@@ -1,4 +1,4 @@
-"""What `rmqtool` and `python -m rmqtool` run: the command line, which ^C ends without a traceback from the start."""
+"""Entry point of `rmqtool` and `python -m rmqtool`; ^C ends it without a traceback from the start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> None:
-    """Import the commands, which takes a tenth of a second, and run what was typed."""
+    """Import the commands, which takes a tenth of a second, and run the command line."""
     _open_closed_streams()
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else somebody has it ignored
     if is_usual:
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open what the caller has closed (`>&-`) to nowhere; else a file of the store would be standard output."""
+    """Open streams that the caller has closed (`>&-`) to nowhere; else a file of the store would be standard output."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, and that is this one

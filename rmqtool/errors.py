@@ -55,7 +55,7 @@ class FrameError(RmqtoolError):
 
 
 class AnswerError(RmqtoolError):
-    """A broker or name server says no, or what it says cannot be understood.
+    """A broker or name server refuses, or its response is invalid.
 
     Attributes:
         code: of the answer; None where it cannot be understood.
@@ -81,5 +81,5 @@ class UnknownSizeError(RefusedError):
 
 
 def how_to_install(extra: str) -> str:
-    """What an error says where the libraries of an extra are not installed."""
+    """Advice for an error where the libraries of an extra are not installed."""
     return f"install rmqtool[{extra}] (from a checkout: pip install '.[{extra}]')"

@@ -1,4 +1,4 @@
-"""How much memory this process may hold, and what follows from it: one value for all that keeps, caches or reads ahead.
+"""Memory budget of this process: one value for all that keeps, caches or reads ahead.
 
 Memory belongs to a process and not to a step of its work, so there is one value for the process: `keep_to` sets it
 when a command starts, and whoever is about to hold much asks `memory_budget()`. Only anonymous memory counts: pages of
@@ -22,11 +22,11 @@ STATUS: Final = Path("/proc/self/status")
 CONTROL_GROUPS: Final = Path("/proc/self/cgroup")
 CONTROL_ROOT: Final = Path("/sys/fs/cgroup")
 LOADED_LATER: Final = {"numpy": 12 << 20}
-"""What libraries take that most commands load only once they read; an upper bound, measured."""
+"""Memory of libraries that most commands load only once they read; an upper bound, measured."""
 WORK_LEAST: Final = 32 << 20
-"""What work is given in any case, however little a container leaves."""
+"""Memory that work is given in any case, however little a container leaves."""
 THREAD_BYTES: Final = 60 << 20
-"""What a thread holds that checks or dispatches the log."""
+"""Memory of a thread that checks or dispatches the log."""
 STEP: Final = 8 << 20
 """The least value that works is told in steps, for no two runs take the same to the byte."""
 _UNLIMITED: Final = 1 << 60
@@ -42,7 +42,7 @@ LARGE_ARRAY: Final = 1 << 20
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """What the process may hold.
+    """Memory that the process may hold.
 
     Attributes:
         limit: bytes; None where there is no limit.
@@ -64,7 +64,7 @@ class MemoryBudget:
         return None if self.limit is None else max(WORK_LEAST, self.limit - self.fixed)
 
     def has_room(self, size: int) -> bool:
-        """Whether the work has enough beside so many bytes more."""
+        """True if the work has enough beside this number of bytes."""
         return self.limit is None or self.limit - self.fixed - size >= self.least
 
     def share(self, default: int, parts: int) -> int:
@@ -72,7 +72,7 @@ class MemoryBudget:
         return default if self.free is None else min(default, self.free // parts)
 
     def threads(self, most: int, bytes_each: int) -> int:
-        """How many threads of so many bytes each fit into half of the free memory; at least one."""
+        """Number of threads of this size that fit into half of the free memory; at least one."""
         return most if self.free is None else max(1, min(most, self.free // 2 // bytes_each))
 
 
@@ -90,7 +90,7 @@ def memory_budget() -> MemoryBudget:
 
 
 def keep_to(limit: int | None, least: int = WORK_LEAST, of_file: int = 0) -> None:
-    """Set the limit of this process; None takes it back, and leaves what a container's limit leaves.
+    """Set the limit of this process; None removes it, so that only a container's limit is left.
 
     Args:
         least: bytes that the work needs beside the program.
@@ -108,7 +108,7 @@ def keep_to(limit: int | None, least: int = WORK_LEAST, of_file: int = 0) -> Non
 
 
 def settle(what: str, files: int = 0) -> None:
-    """Measure what is held now: none of it is at the disposal of the work that follows.
+    """Measure the memory in use now, which the following work cannot use.
 
     Args:
         what: needs it, for the message.
@@ -146,7 +146,7 @@ def held_bytes() -> int:
 
 
 def container_limit() -> int | None:
-    """What the limits of the process's control groups leave to it; None where nothing limits it."""
+    """Memory that the limits of the process's control groups leave; None without a limit."""
     with suppress(OSError):
         for line in CONTROL_GROUPS.read_text("utf-8", "replace").splitlines():
             _, controllers, path = line.split(":", 2)
@@ -194,7 +194,7 @@ APART_BYTES: Final = 32 << 20
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what is freed: bulk work takes and gives back the same megabytes over and over.
+    """Let the C library keep freed memory: bulk work allocates and frees the same megabytes over and over.
 
     glibc hands an array of more than 128 KiB back to the kernel when it is freed, and gets it again, page by page and
     cleared, for the next one: a third of the time that a whole `verify` takes. Set for the whole process, so for one

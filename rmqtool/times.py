@@ -1,4 +1,4 @@
-"""Points in time: one function prints them, one parses what a person types, both in the time zone of the run.
+"""Points in time: one function prints them, one parses typed text, both in the time zone of the run.
 
 A zone of None is the machine's own one. Without `show_in` the zone is UTC; the commands call it at their start.
 """

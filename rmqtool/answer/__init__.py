@@ -1,4 +1,4 @@
-"""What a store's state comes to: verdict, headline, next step and exit code, from findings, forecasts and coverage.
+"""Assessment of a store: verdict, headline, next step and exit code, from findings, forecasts and coverage.
 
 It reads no record of the log and never prints; every command that judges a store asks here, so that all say the same.
 """

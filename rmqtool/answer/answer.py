@@ -1,4 +1,4 @@
-"""The answer about a store: its verdict, the exit code, and the one next step, a command or what a person must decide.
+"""The answer about a store: its verdict, the exit code, and the one next step, a command or a decision of a person.
 
 A step names a command only where that accepts the store and has something to do.
 """
@@ -68,7 +68,7 @@ class MissingLog:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What is known of a store, and what is not.
+    """Known and unknown facts about a store.
 
     Attributes:
         log_missing: why messages cannot be there; None where all of the log is there.
@@ -113,11 +113,11 @@ class Assessment:
         return f"{verdict.words}: {self._text(verdict)}"
 
     def with_coverage(self, *further: UnreadFiles) -> Self:
-        """The same, with more that was not looked at."""
+        """The assessment with more files that were not checked."""
         return replace(self, not_looked_at=tuple(dict.fromkeys(chain(self.not_looked_at, further))))
 
     def as_json(self) -> dict[str, Any]:
-        """What every command that judges a store has in its JSON."""
+        """Fields that every command that judges a store has in its JSON."""
         return {
             "verdict": self.verdict.value,
             "headline": self.headline,
@@ -161,7 +161,7 @@ def _some(texts: list[str] | tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class NextStep:
-    """What to do next.
+    """Next step for a person.
 
     Attributes:
         command: what to type; None where no command helps.
@@ -173,21 +173,21 @@ class NextStep:
     needs_decision: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """What every command that judges a store has in its JSON."""
+        """Fields that every command that judges a store has in its JSON."""
         step = {"command": self.command, "reason": self.reason}
         return {"next_step": step, "needs_decision": self.needs_decision}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command says of a store in the end."""
+    """Final answer of a command about a store."""
 
     assessment: Assessment
     step: NextStep
     exit_code: ExitCode
 
     def as_json(self) -> dict[str, Any]:
-        """What the JSON of every command that judges a store ends with."""
+        """Fields at the end of the JSON of every command that judges a store."""
         return {**self.assessment.as_json(), **self.step.as_json()}
 
 
@@ -204,7 +204,9 @@ def blocked_step(assessment: Assessment) -> NextStep | None:
 
 
 def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
-    """What to do about files that are not looked at: install what reads them, convert them, or ask the broker."""
+    """Next step for files that are not checked: install the library that reads them, convert them, or
+    ask the broker.
+    """
     readers = {files.read_by for files in assessment.not_looked_at}
     if ReadBy.SIZES in readers:
         return NextStep(None, SIZE_UNKNOWN, True)
@@ -236,7 +238,7 @@ def cut_step(line: CommandLine, command: str) -> NextStep:
 def unknown_to_repair(
     opened: OpenedStore, *, queues: bool = False, index: bool = False, timer: bool = False, compaction: bool = False
 ) -> Iterator[str]:
-    """What a repair has to know and nothing in the store shows, as sentences.
+    """Facts that a repair needs and nothing in the store shows, as sentences.
 
     Args:
         queues, index, timer, compaction: whether the repair writes them.
@@ -300,7 +302,7 @@ _ALONE: Final = frozenset(
 
 
 class FindingTally:
-    """What findings come to."""
+    """Counts of findings."""
 
     def __init__(self) -> None:
         self.damaged = 0
@@ -353,16 +355,16 @@ class FindingTally:
         return " ".join(["rebuild", *parts]) if repairs else None
 
     def is_about(self, kind: str) -> bool:
-        """Whether a finding is about files of a kind, which is the first part of its id."""
+        """True if a finding is about files of a kind, which is the first part of its id."""
         return any(finding_id.startswith(f"{kind}.") for finding_id in self._others)
 
     @property
     def remedy(self) -> str | None:
-        """What answers the first finding that no command answers, as a sentence."""
+        """Remedy for the first finding that no command fixes, as a sentence."""
         return next((f"{kind}: {text}" for kind, text in self._remedies.items()), None)
 
     def inconsistent(self, *, is_log_decoded: bool) -> str | None:
-        """What does not match the log, as a sentence; None where all that was checked does."""
+        """Data that does not match the log, as a sentence; None where all that was checked does."""
         counts: Counter[str] = Counter()
         for finding_id, count in self._others.items():
             counts[finding_id.partition(".")[0]] += count

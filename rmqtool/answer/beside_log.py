@@ -1,4 +1,4 @@
-"""What a start does beside serving the log: to timers, delays and compacted topics, and to a broker that runs."""
+"""Effects of a start beside serving the log: on timers, delays and compacted topics, and on a running broker."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from rmqtool.sides.timer.check import timer_findings
 
 @dataclass(frozen=True)
 class BesideLog:
-    """What a broker would do to messages that it does not serve from the commit log at once, kind by kind."""
+    """Effects of a start on messages that are not served from the commit log at once, kind by kind."""
 
     timer: tuple[dict[str, Any], ...] = ()
     delays: tuple[dict[str, Any], ...] = ()
     compaction: tuple[dict[str, Any], ...] = ()
     in_use: bool = False
-    """Whether a broker runs on the store, to which another start does harm."""
+    """True if a broker runs on the store, to which another start does harm."""
 
     @classmethod
     def of(cls, opened: OpenedStore) -> Self:
@@ -77,7 +77,7 @@ class BesideLog:
 
 
 def _effects(findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
-    """What is wrong, and what a broker makes of it, kind by kind."""
+    """Damage and its effect on a broker, kind by kind."""
     of_kinds: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda finding: finding.place):
         if finding.severity is not Severity.NOTE:

@@ -1,4 +1,4 @@
-"""The answer of `diff`: what a comparison of two stores comes to, and what was not compared."""
+"""The answer of `diff`: the result of a comparison of two stores, and what was not compared."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rmqtool.sides.unread import UnreadFiles
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """A side that is a store, and what makes further commands about it."""
+    """A side that is a store, with the command line for further commands about it."""
 
     opened: OpenedStore
     line: CommandLine
 
 
 def answer_of_comparison(comparison: Comparison, differences: str, sides: Sequence[ComparedSide | None]) -> Answer:
-    """What a comparison comes to.
+    """Answer of a comparison.
 
     Args:
         differences: what differs, as a sentence; empty where nothing does.

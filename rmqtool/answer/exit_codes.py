@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ends."""
+    """Exit code of a command."""
 
     OK = 0
     """Done, or nothing was found and everything that a broker uses was looked at."""

@@ -1,4 +1,4 @@
-"""The answer of `forecast`: what the starts of brokers, and what they do beside serving the log, come to."""
+"""The answer of `forecast`: the results of brokers' starts, and their effects beside serving the log."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def answer_of_forecasts(
     simulated: Sequence[Forecast],
     beside_verify: bool = False,
 ) -> Answer:
-    """What forecasts come to; the worst of several counts.
+    """Answer of forecasts; the worst of several counts.
 
     Args:
         versions: whose starts were asked for.
@@ -95,7 +95,7 @@ def answer_of_preflight(
     forecasts: Sequence[Forecast],
     beside: BesideLog,
 ) -> Answer:
-    """What the start of the later version comes to, with the reasons for which it differs from that of the earlier.
+    """Answer about the start of the later version, with the reasons for differences from that of the earlier one.
 
     Args:
         opened: the store as the later version looks at it.
@@ -131,7 +131,6 @@ def _answer(assessment: Assessment, step: NextStep, forecasts: Sequence[Forecast
 
 
 def _unsimulated_starts(versions: Sequence[str], forecasts: Sequence[Forecast]) -> tuple[UnreadFiles, ...]:
-    """The starts that were asked for and are in no forecast."""
     known = {forecast.broker_version for forecast in forecasts}
     left = [version for version in versions if version not in known]
     return (UnreadFiles(f"start of {', '.join(left)}", "start", "is not simulated on this store"),) if left else ()
@@ -177,7 +176,7 @@ def _assessment(
 
 
 def _is_database_broken(opened: OpenedStore) -> bool:
-    """Whether a broker opens the database that has all queues, and cannot read all of it."""
+    """True if a broker opens the database that has all queues, and cannot read all of it."""
     database = opened.store.queue_database if opened.rules.rocksdb_queues else None
     return database is not None and database.failure is RocksFailure.UNREADABLE
 
@@ -189,7 +188,7 @@ def _step(
     forecasts: Sequence[Forecast],
     effects: BesideLog,
 ) -> NextStep:
-    """What to do before a broker is started; the first cause that explains the most counts."""
+    """Next step before a broker is started; the first cause that explains the most counts."""
     store, rules = opened.store, opened.rules
     if effects.in_use:
         return NextStep(None, "stop the running broker before another is started, and look again then", True)
@@ -238,7 +237,7 @@ def _step(
 def step_after_forecast(
     line: CommandLine, assessment: Assessment, repair: str, unknown: Sequence[str] = ()
 ) -> NextStep:
-    """What to do before a broker is started, where one command keeps what a start would lose.
+    """Next step before a broker is started, where one command keeps the messages that a start would lose.
 
     Args:
         repair: that command.
@@ -254,7 +253,7 @@ def step_after_forecast(
 
 
 def _doubtful_topics(opened: OpenedStore, forecasts: Sequence[Forecast]) -> list[str]:
-    """The topics of all messages that would be lost, if somebody may have deleted each of them; else none."""
+    """Topics of all messages that would be lost, if somebody may have deleted each of them; else none."""
     if any(forecast.messages_without_log for forecast in forecasts):
         return []
     topics = sorted({topic for forecast in forecasts for topic in forecast.lost.by_topic})
@@ -263,7 +262,7 @@ def _doubtful_topics(opened: OpenedStore, forecasts: Sequence[Forecast]) -> list
 
 
 def _awaits_decision(opened: OpenedStore, doubtful: Sequence[str]) -> bool:
-    """Whether no repair of the topics helps before a person decides about those that may have been deleted."""
+    """True if no repair of the topics helps before a person decides about those that may have been deleted."""
     config = read_config(opened.store.view, TOPICS)
     if config.is_backup:
         return not named_topics(config).isdisjoint(doubtful)
@@ -271,7 +270,7 @@ def _awaits_decision(opened: OpenedStore, doubtful: Sequence[str]) -> bool:
 
 
 def _meets_damage(forecast: Forecast) -> bool:
-    """Whether damage lies inside the log, where the start meets it or skips it."""
+    """True if damage is inside the log, where the start meets it or skips it."""
     stop = forecast.stops_at
     is_harmed = forecast.lost.messages > 0 or not forecast.starts
     if stop is not None and stop.finding not in TAIL:

@@ -42,7 +42,7 @@ def answer_of_summary(
     lock: LockReport,
     repair: dict[str, Any] | None,
 ) -> Answer:
-    """What the files of a store and the ends of its log come to; the exit code says only that they could be read.
+    """Answer about the files of a store and the ends of its log; the exit code says only that they could be read.
 
     Args:
         repair: the latest one whose journal is there.
@@ -96,7 +96,7 @@ def _step(
     *,
     lacks_queues: bool,
 ) -> NextStep:
-    """A command to type, if one helps, and why: what matters most comes first."""
+    """Next step with a command, if one helps, and the reason: the most important one first."""
     if summary.shutdown is Shutdown.NEVER_STARTED:
         return NextStep(None, "nothing to do; if you expected messages here, the path is wrong")
     if (step := blocked_step(assessment)) is not None:

@@ -43,12 +43,12 @@ class OpenedStore:
     inferred: str | None = None
     """The releases that fit the store's files, as "5.5.0 to 5.5.1"; None where nothing shows a version."""
     evidence: tuple[str, ...] = ()
-    """What they show, as sentences."""
+    """Evidence for the version, as sentences."""
     chosen: str = ""
     """Why these rules, as a sentence."""
     conf: BrokerConf | None = None
     is_version_known: bool = True
-    """Whether a person or the files tell the version: a repair does not guess it."""
+    """True if a person or the files show the version: a repair does not guess it."""
     given: frozenset[str] = frozenset()
     """Fields of the store's settings that a person gave, which go before those of the properties file."""
     foreign: ForeignDirectory | None = None
@@ -57,7 +57,7 @@ class OpenedStore:
     """Of the releases that fit the files, those whose starts may differ; empty where a person chose the version."""
 
     def at(self, rules: BrokerRules) -> OpenedStore:
-        """The same store as a broker of another version looks at it: by those settings that this version reads."""
+        """The store for a broker of another version, with those settings that this version reads."""
         if self.conf is None:
             return replace(self, rules=rules)
         conf = self.conf.read_as(read_settings(rules))
@@ -79,7 +79,7 @@ class OpenedStore:
 
     @property
     def in_use(self) -> bool:
-        """Whether a broker runs on the store, or on the one to which its log belongs; as far as can be seen."""
+        """True if a broker runs on the store, or on the one to which its log belongs, as far as can be seen."""
         view = self.store.view
         if not isinstance(view, DirectoryView):
             return False

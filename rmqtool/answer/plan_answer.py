@@ -1,4 +1,4 @@
-"""The answer of a repair: the verdict on the store as its plan leaves it, and what to do with the plan or after it."""
+"""The answer of a repair: the verdict on the store as its plan leaves it, and the next step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def answer_of_plan(
     applied: bool,
     surprises: Sequence[str] = (),
 ) -> Answer:
-    """What a plan comes to.
+    """Answer about a plan.
 
     Args:
         repair: what the planner came to.
@@ -91,7 +91,6 @@ def answer_of_plan(
 def _step_after(
     plan: Plan, damage: Sequence[Finding], assessment: Assessment, line: CommandLine, root: Path, flags: str | None
 ) -> NextStep:
-    """What to do once a plan is carried out, or where it changes nothing."""
     stray = next((finding for finding in damage if finding.id == "commitlog.stray-file"), None)
     if stray is not None:
         return _stray_file_step(stray, root)
@@ -122,7 +121,7 @@ def _step_after(
 
 
 def _stray_file_step(stray: Finding, root: Path) -> NextStep:
-    """What a person must decide about a log file under a wrong name."""
+    """Decision of a person about a log file under a wrong name."""
     command = None
     reason = f"{stray.file} is not part of the commit log under this name. "
     if stray.expected is not None:
@@ -140,7 +139,6 @@ def _stray_file_step(stray: Finding, root: Path) -> NextStep:
 
 
 def _step_to_apply(plan: Plan, assessment: Assessment, line: CommandLine, flags: str | None) -> NextStep:
-    """What to do with a plan that changes something."""
     if (step := blocked_step(assessment)) is not None:
         return step
     losses = plan.loss.messages + plan.lowers_floor_by

@@ -1,4 +1,4 @@
-"""Whether the log is there at all, and what of a store this user may not read; names and permissions tell."""
+"""Check by names and permissions if the log is there, and which files of a store this user may not read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNUSED: Final = frozenset({FileKind.RMQTOOL, FileKind.UNKNOWN})
 
 
 def missing_log(store: Store) -> MissingLog | None:
-    """What is missing where the log or a directory of it is not there; None elsewhere."""
+    """The missing log, or the missing directory of it; None if nothing is missing."""
     if is_log_missing(store):
         what = f"there is no file of the commit log in {', '.join(places_of_log(store))}, but there were messages"
         harm = "its next start deletes the consume queues"
@@ -43,7 +43,7 @@ def missing_log(store: Store) -> MissingLog | None:
 
 
 def unreadable_files(store: Store) -> tuple[UnreadPlace, ...]:
-    """What this user may not read, the log first; of what a broker reads, and not what repairs keep."""
+    """Paths that this user may not read, the log first; only those that a broker reads, not the journals of repairs."""
     problems = [place for place in store.problems if not is_file_of_tool(place.path)]
     if isinstance(store.view, DirectoryView):
         used = (of_kind for kind, of_kind in store.files.items() if kind not in _UNUSED)
@@ -59,12 +59,12 @@ def unreadable_files(store: Store) -> tuple[UnreadPlace, ...]:
 
 
 def denied_files(store: Store) -> tuple[UnreadPlace, ...]:
-    """What of it permissions keep from this user, which its owner can read."""
+    """Paths that permissions keep from this user, which their owner can read."""
     return tuple(place for place in unreadable_files(store) if place.is_denied)
 
 
 def reader_command(store: Store, command: str) -> str:
-    """How to read what this user may not, or what to do where something else than a file is, as a sentence."""
+    """How to read files that this user may not, or how to handle a path that is not a file, as a sentence."""
     if store.nodes and not denied_files(store):
         return f"Move {', '.join(node.path for node in store.nodes[:NAMED_MAX])} out of the store"
     owners = sorted(store.owner_ids)

@@ -1,4 +1,4 @@
-"""What names, lengths and permissions of a store's files come to, and why brokers would not load it."""
+"""Assessment of names, lengths and permissions of a store's files, and why brokers would not load it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def assessment_of_files(
     *,
     is_log_decoded: bool,
 ) -> Assessment:
-    """What the files come to, with the findings about them.
+    """Assessment of the files, with the findings about them.
 
     Args:
         command: the one that is running, which another user may have to run.

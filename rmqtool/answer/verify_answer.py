@@ -1,4 +1,4 @@
-"""The answer of `verify`, from its findings and what it did not look at; tasks of Spark give it too."""
+"""The answer of `verify`, from its findings and the files that it did not check; tasks of Spark give it too."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNREADABLE: Final = ("commitlog.unreadable-range", "consumequeue.unreadable-rang
 
 
 def answer_of_verify(opened: OpenedStore, line: CommandLine, tally: FindingTally, summary: Summary) -> Answer:
-    """What findings and coverage come to."""
+    """Answer of findings and coverage."""
     store = opened.store
     assessment = assessment_of_files(opened, line, "verify", tally, summary.not_looked_at, is_log_decoded=True)
     repair = tally.repair(abort_stays=store.has_abort and abort_reason(store, opened.rules) is not None)
@@ -58,7 +58,7 @@ def step_after_verify(
     line: CommandLine, assessment: Assessment, repair: str | None, tally: FindingTally, unknown: Sequence[str],
     *, left_out: bool,
 ) -> NextStep:  # fmt: skip
-    """What to do about what was found.
+    """Next step for the findings.
 
     Args:
         repair: the command that repairs most of it; None where none does.

@@ -127,7 +127,7 @@ class Browser(App[None]):
         return len(self.screen_stack) <= 1 or action not in _FIRST_SCREEN_ONLY
 
     def on_virtual_list_chosen(self, event: VirtualList.Chosen) -> None:
-        """Open what is under the cursor."""
+        """Open the line under the cursor."""
         if event.list.id == "places":
             self._choose(self.places.places[event.row], event.row)
         elif event.list.id == "messages":
@@ -197,7 +197,7 @@ class Browser(App[None]):
         self._ask("Time: ISO 8601, ms, 2h (ago), 'yesterday 14:00' or now", go)
 
     def action_physical_offset(self) -> None:
-        """Open what lies at a physical offset."""
+        """Open the message or bytes at a physical offset."""
         self._ask("Physical offset in the commit log", self._open_place)
 
     def action_key(self) -> None:
@@ -211,7 +211,7 @@ class Browser(App[None]):
         self._ask(f"Message id {where}", find)
 
     def action_findings(self) -> None:
-        """Verify the store, and look at what is wrong."""
+        """Verify the store, and show the findings."""
         self.push_screen(FindingsScreen(self.verification), self._go_to_finding)
 
     def _choose(self, place: Place, row: int) -> None:
@@ -250,7 +250,7 @@ class Browser(App[None]):
 
     @work(thread=True, group="find", exclusive=True)
     def _find(self, topic: str | None, text: str) -> None:
-        """Look a message up, which may take long in a large index."""
+        """Find a message, which may take long in a large index."""
 
         def show(messages: list[StoredMessage]) -> None:
             if not messages:
@@ -274,7 +274,7 @@ class Browser(App[None]):
         return f"the queue has offsets {messages.first} to {messages.end - 1}, not {text}"
 
     def _ask(self, question: str, use: Callable[[str], None]) -> None:
-        """Ask, and do something with the answer; what is wrong with it is said."""
+        """Ask a question and use the answer; an error in it is shown."""
 
         def answer(text: str | None) -> None:
             if text is None:
@@ -287,7 +287,7 @@ class Browser(App[None]):
         self.push_screen(QuestionDialog(question), answer)
 
     def _tell(self, text: str) -> None:
-        """Say something on the last line, until the cursor moves."""
+        """Show a text on the last line, until the cursor moves."""
         self._note, self._noted_at = text, self._where()
         self._show_status()
 

@@ -116,7 +116,7 @@ class BrowsedStore(Closable):
             return self.reader.offset_in_queue_by_time(*name, timestamp_ms, Boundary.LOWER)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """What lies at a physical offset, as a record or as bytes; None outside of the log.
+        """The record or bytes at a physical offset; None outside the log.
 
         Raises:
             RmqtoolError: the disk does not give it.
@@ -158,7 +158,7 @@ class BrowsedStore(Closable):
 
 
 def _extend(loaded: LoadedFiles, files: QueueFiles, view: StoreView) -> bool:
-    """Take in the units after the one at which a broker ends the queue; whether there are any.
+    """Add the units after the one at which a broker ends the queue; return True if there are any.
 
     Raises:
         UnreadableError: a file cannot be read.

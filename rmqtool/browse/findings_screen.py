@@ -1,4 +1,4 @@
-"""The findings of verify, and what one of them means."""
+"""The findings of verify, and an explanation of each."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class FindingsScreen(Screen[Finding | None]):
         self._verification.cancel()
 
     def on_virtual_list_chosen(self, event: VirtualList.Chosen) -> None:
-        """Say what a finding means."""
+        """Explain a finding."""
         event.stop()
         if event.row < len(self._verification.findings):
             finding = self._verification.findings[event.row]
@@ -93,7 +93,7 @@ class FindingScreen(LinesScreen[bool]):
         self._finding, self._has_place = finding, has_place
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What has no place on the screens, as the file `abort`, is left by Esc only."""
+        """Disable all actions but Esc for a finding without a place on the screens, as the file `abort`."""
         return self._has_place or (action, parameters) != ("dismiss", (True,))
 
     def lines(self, width: int) -> list[Line]:
@@ -101,7 +101,7 @@ class FindingScreen(LinesScreen[bool]):
 
 
 def finding_lines(finding: Finding, width: int) -> Iterator[Line]:
-    """A finding and what the catalog knows of its kind."""
+    """A finding, with the catalog's text on its kind."""
     kind = BY_ID[finding.id]
     yield Line(f"{finding.severity.value}: {finding.id}", STYLES.get(finding.severity, STRONG))
     place = place_text(finding)

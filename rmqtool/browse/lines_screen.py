@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 
 class LinesScreen(Screen[Answer]):
-    """Lines of one thing; gives back what its subclass says."""
+    """Lines of one object; the result is defined by the subclass."""
 
     @abstractmethod
     def lines(self, width: int) -> list[Line]:

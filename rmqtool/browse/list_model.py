@@ -1,4 +1,4 @@
-"""What a list on the screen shows: lines by their number, read when they come into sight."""
+"""Content of a list on the screen: lines by their number, read when they come into sight."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class ListModel(Protocol):
     """The lines of a list."""
 
     def count(self) -> int:
-        """How many lines there are, as far as it is known."""
+        """Number of lines, as far as it is known."""
 
     def heading(self, width: int) -> str | None:
-        """What stands above the lines; None: nothing does."""
+        """Line above the list; None without one."""
 
     def line(self, row: int, width: int) -> Line | None:
         """A line; None where it is still to be read."""
 
     def is_read(self, first: int, count: int) -> bool:
-        """Whether all lines of a range can be shown."""
+        """True if all lines of a range can be shown."""
 
     def read(self, first: int, count: int) -> None:
         """Read a range; called in a thread of its own, one call at a time, and never raises for what is in a store."""

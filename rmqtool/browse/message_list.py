@@ -31,7 +31,7 @@ class PagedMessages:
         return heading_of(self.columns, width)
 
     def row(self, number: int) -> MessageRow | None:
-        """What is known of a row; None where it is not read."""
+        """A row; None where it is not read."""
         return self._pages.row(number)
 
     def line(self, row: int, width: int) -> Line | None:
@@ -150,7 +150,7 @@ class FoundMessages(ReadyList):
 
 
 class NoMessages(ReadyList):
-    """What stands where a queue cannot be opened."""
+    """List for a queue that cannot be opened."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason

@@ -1,4 +1,4 @@
-"""One line of a table of messages: a record where there is one, and what is wrong there in its place."""
+"""One line of a table of messages: a record, or the problem in its place."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LOG_COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class MessageRow:
-    """What is known of one place of a queue or of the log.
+    """One place of a queue or of the log.
 
     Attributes:
         message: what lies there; None where nothing can be read.
@@ -78,7 +78,7 @@ def heading_of(columns: Sequence[Column], width: int) -> str:
 
 
 def row_of_unit(name: QueueName, queue_offset: int, unit: QueueUnit, message: StoredMessage | None) -> MessageRow:
-    """The row of a unit and what it leads to."""
+    """The row of a unit and its message."""
     if (unit.physical_offset, unit.record_size, unit.stored_tags_code) == FILLER_UNIT:
         return MessageRow(queue_offset, None, note="(filler unit: no message)")
     if not (unit.physical_offset or unit.record_size or unit.stored_tags_code):
@@ -101,7 +101,7 @@ def row_of_unit(name: QueueName, queue_offset: int, unit: QueueUnit, message: St
 
 
 def row_of_message(message: StoredMessage, queue_offset: int | None = None) -> MessageRow:
-    """The row of what lies at a place of the log."""
+    """The row of the bytes at a position of the log."""
     problem = short_finding(message)
     try:
         record = message.record if problem is None else None
@@ -120,7 +120,7 @@ def row_of_message(message: StoredMessage, queue_offset: int | None = None) -> M
 
 
 def short_finding(message: StoredMessage) -> str | None:
-    """Id of what is wrong with a message; the CRC of a long body is not computed for it."""
+    """Finding id of a message; the CRC of a long body is not computed for it."""
     try:
         record = message.record
         if record is not None and record.body_length > CHECKED_BODY_MAX:

@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 class PlaceList:
-    """Topics and queues; what a queue holds is read once its line is in sight."""
+    """Topics and queues; a queue is read once its line is in sight."""
 
     def __init__(self, store: BrowsedStore) -> None:
         self.store = store

@@ -95,7 +95,7 @@ _NAME_WIDTH: Final = max(map(len, MESSAGE_FIELDS))
 
 
 def record_lines(message: StoredMessage, width: int, decoder: BodyDecoder | None, *, with_hex: bool) -> list[Line]:
-    """All lines of what lies at a place, whatever that is."""
+    """All lines for the bytes at a position, whatever they are."""
     try:
         return list(_lines(message, width, decoder, with_hex=with_hex))
     except UnreadableError as error:

@@ -22,7 +22,7 @@ KEPT_MAX: Final = 10_000
 """Findings that can be looked at; more are counted."""
 
 STYLES: Final = {Severity.ERROR: BAD, Severity.NOTE: FAINT}
-"""How a finding looks."""
+"""Style of a finding by its severity."""
 
 
 class _CancelledError(Exception):
@@ -88,7 +88,7 @@ class Verification(ReadyList):
             self.status = "cancelling..."
 
     def has_place(self, finding: Finding) -> bool:
-        """Whether a queue or a place of the commit log can be shown for a finding."""
+        """True if a queue or a place of the commit log can be shown for a finding."""
         name = (finding.topic or "", finding.queue_id or 0)
         return finding.physical_offset is not None or name in self.store.queue_names()
 

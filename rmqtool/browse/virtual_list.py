@@ -109,7 +109,7 @@ class VirtualList(Widget, can_focus=True):
         self.go(self.model.count() - 1)
 
     def action_choose(self) -> None:
-        """Open what is under the cursor."""
+        """Open the line under the cursor."""
         if self._has_cursor and self.model.count():
             self.post_message(self.Chosen(self, self.cursor))
 
@@ -162,7 +162,7 @@ class VirtualList(Widget, can_focus=True):
         return max(1, self.size.height - self._heading_lines)
 
     def _mark(self, row: int) -> str:
-        """The sign of a scroll bar beside a row."""
+        """The scroll bar's character beside a row."""
         count, height = self.model.count(), self._rows_in_sight
         if count <= height:
             return " "
@@ -180,7 +180,7 @@ class VirtualList(Widget, can_focus=True):
         return Strip(segments).adjust_cell_length(width, self.rich_style)
 
     def _demand(self) -> None:
-        """Read what is in sight, one range at a time: whoever pages fast waits for the last page only."""
+        """Read the lines in sight, one range at a time: fast paging waits for the last page only."""
         first, count = self.top, min(self._rows_in_sight, self.model.count() - self.top)
         if self._is_reading or count <= 0 or self.model.is_read(first, count):
             return

@@ -1,4 +1,4 @@
-"""What a command does once nobody reads its output any more, as behind `| head -1`: the rule of docs/exit-codes.md.
+"""Behavior of a command once its output is no longer read, as after `| head -1`: the rule of docs/exit-codes.md.
 
 A command continues, what it prints is discarded, and it ends with the code that it would have had: a verdict stays a
 verdict, and a repair or an append is not stopped halfway. Only where a command prints while it reads, and its reading

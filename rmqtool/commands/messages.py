@@ -1,4 +1,4 @@
-"""What a command says beside its result, on standard error: warnings, errors and notes, a line each, and progress."""
+"""Output of a command besides its result, on standard error: warnings, errors and notes, a line each, and progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rmqtool.report.progress import Facts, Progress, ProgressForm
 
 @dataclass
 class Messages:
-    """How much is said on standard error; one object for a run of the program, carried by Typer's context."""
+    """Verbosity on standard error; one object for a run of the program, carried by Typer's context."""
 
     quiet: bool = False
     """Errors only."""
@@ -27,9 +27,9 @@ class Messages:
     """The option that chose the time zone."""
     progress_form: ProgressForm = ProgressForm.AUTO
     interrupted: str = "the store was not changed"
-    """What ^C leaves behind at this point of the command."""
+    """State that ^C leaves at this point of the command."""
     _progress: list[Progress] = field(default_factory=list)
-    """What may have drawn on the line that is written next."""
+    """Displays that may have drawn on the next line."""
 
     def progress(
         self,

@@ -21,12 +21,12 @@ PAIR: Final = np.dtype([("queue", "i4"), ("physical_offset", "i8"), ("queue_offs
 
 
 class Kind(StrEnum):
-    """How a message differs."""
+    """Kind of a message's difference."""
 
     ONLY_A = "only-a"
     ONLY_B = "only-b"
     CHANGED = "changed"
-    """What a consumer gets of it is another."""
+    """Consumers get different content."""
     MOVED = "moved"
     """It stands in another queue, or at another queue offset."""
     REORDERED = "reordered"
@@ -47,7 +47,7 @@ class Differences:
 
     @property
     def count(self) -> int:
-        """How many in all."""
+        """Number of all differences."""
         return sum(self.counts.values())
 
     def add(self, rows: Array, others: Array | None = None) -> None:
@@ -90,7 +90,7 @@ def join_rows(here: Array, there: Array, pairs: Spill, differences: dict[Kind, D
 
 
 def _join_single(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Differences]) -> tuple[Array, Array]:
-    """Join the identities that each side has at most once, which are nearly all; the rows of the others."""
+    """Join the identities that each side has at most once, which are nearly all; return the rows of the others."""
     here, there = (rows[np.argsort(rows["identity"])] for rows in (here, there))
     ordered = here["identity"], there["identity"]
     many = np.unique(np.concatenate([one[1:][one[1:] == one[:-1]] for one in ordered]))  # those of several rows
@@ -106,7 +106,7 @@ def _join_single(here: Array, there: Array, pairs: Spill, differences: dict[Kind
 
 
 def _among(values: Array, ordered: Array) -> Array:
-    """Which values an ordered array has too."""
+    """Mask of the values that an ordered array has too."""
     if not ordered.size:
         return np.zeros(values.size, np.bool_)
     places = np.searchsorted(ordered, values)
@@ -153,7 +153,7 @@ def _compare(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Di
 
 
 def find_reordered(pairs: Spill, differences: Differences) -> None:
-    """Find the messages that stand after one in the other log before which they stand in this one.
+    """Find the messages that precede another one in this log and follow it in the other.
 
     Args:
         pairs: by physical offset in this log, ascending from partition to partition.

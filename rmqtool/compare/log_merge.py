@@ -1,4 +1,4 @@
-"""Two logs of the same physical offsets side by side: what is at the same place in both, and what is not.
+"""Compare two logs with common physical offsets: find records that are at one place in both, and others.
 
 The ranges that differ are in ascending order, joined where they touch: all are counted, the first ones are kept.
 Blocks with equal digests are skipped. In others each record that stands at the same place in both with the same
@@ -125,7 +125,7 @@ class LogMerge:
             self._take(side, block.rows)
 
     def _by_digest(self, here: Block, there: Block) -> tuple[Block | None, Block | None]:
-        """Of one block only the digest is known: the records of the other up to its end may give it."""
+        """Compare a block of which only the digest is known with the records of the other up to its end."""
         end = min(here.end, there.end)
         rests = self._rest(here, end), self._rest(there, end)
         for block, other in ((here, there), (there, here)):
@@ -138,7 +138,7 @@ class LogMerge:
         return rests
 
     def _rest(self, block: Block, end: int) -> Block | None:
-        """What of a block lies after a physical offset."""
+        """Part of a block after a physical offset; None without one."""
         if block.end <= end:
             return None
         if block.rows is None:

@@ -51,7 +51,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Terms:
-    """What both sides must have in common for their digests to be comparable."""
+    """Settings that both sides must share for their digests to be comparable."""
 
     by_content: bool = False
     block_size: int = BLOCK_SIZE
@@ -86,7 +86,7 @@ class LogSide(Protocol):
 
 
 class StoreLog:
-    """The log of a store. See `LogSide`; it pickles, if the store's view does.
+    """The log of a store, as a `LogSide`; it pickles, if the store's view does.
 
     Attributes:
         problems: files that could not be opened, as sentences.
@@ -196,7 +196,7 @@ class StoreLog:
 
 
 def _end_damage(totals: LogTotals, held: int) -> None:
-    """A record stands after bad ranges, so they lie inside the log."""
+    """Count bad ranges before a record as inside the log."""
     totals.bad_ranges += held
     totals.bad_bytes += totals.tail_bytes
     totals.tail_bytes = 0
@@ -209,7 +209,7 @@ _STEP: Final = 1 << 20
 
 
 class LockstepSource:
-    """See `ByteSource`; its bytes are those of the first file.
+    """A `ByteSource` with the bytes of the first file.
 
     Attributes:
         is_equal: whether all that was read so far is the same in the second file.
@@ -238,7 +238,7 @@ class LockstepSource:
         return self._source.extents(start, end)
 
     def finish(self) -> bool:
-        """Compare what was not read so far; whether the files are equal."""
+        """Compare the rest; return True if the files are equal."""
         buffer = memoryview(bytearray(_STEP))
         for start, end in sorted(
             [*self._source.extents(self._compared_to, self.size), *self._other.extents(self._compared_to, self.size)]
@@ -271,7 +271,7 @@ class LockstepSource:
 
 
 def equal_bytes(one: memoryview, other: memoryview) -> bool:
-    """Whether two chunks of memory of one length hold the same bytes."""
+    """True if two chunks of memory of one length hold the same bytes."""
     whole = len(one) // 8 * 8
     words = np.frombuffer(one[:whole], np.uint64), np.frombuffer(other[:whole], np.uint64)
     return bool((words[0] == words[1]).all()) and bytes(one[whole:]) == bytes(other[whole:])
@@ -383,7 +383,7 @@ class FileBlocks:
         return queue_numbers
 
     def _take(self, rows: Array) -> Iterator[Block]:
-        """Add rows to the block at hand; blocks that are complete by that."""
+        """Add rows to the current block; yield the blocks that are complete by that."""
         bad = rows["queue"] <= BAD
         if bad.any():
             self.totals.bad_ranges += int(bad.sum())

@@ -53,7 +53,7 @@ COLUMNS: Final = (
 """Columns of a block's rows in the file; the physical offset follows from begin and sizes."""
 PLAIN_MAX: Final = 1 << 30
 PACKED_MAX: Final = 64
-"""How many times smaller a table or a description can be packed; what claims more is no manifest."""
+"""Limit of the ratio by which a table or a description is packed; a larger one shows that it is not a manifest."""
 BLOCK_SIZE_MAX: Final = 64 << 20
 _LEVEL: Final = 1
 """Of packing: most of a manifest is digests, which no effort makes smaller."""
@@ -61,7 +61,7 @@ _LEVEL: Final = 1
 
 @dataclass(frozen=True)
 class Description:
-    """What a manifest says of the store as a whole."""
+    """Description of the store as a whole in a manifest."""
 
     label: str
     made_by: str
@@ -203,7 +203,7 @@ def write_manifest(
 
 
 def _put(file: BinaryIO, plain: bytes) -> int:
-    """Write a chunk; its place."""
+    """Write a chunk; return its place."""
     place = file.tell()
     packed = zstandard.ZstdCompressor(level=_LEVEL).compress(plain)
     file.write(CHUNK.pack(len(packed), len(plain), crc32(packed)))
@@ -212,7 +212,7 @@ def _put(file: BinaryIO, plain: bytes) -> int:
 
 
 class ManifestLog:
-    """The log as a manifest has it. See `LogSide`; a file is opened for each part, so that threads may share it.
+    """The log of a manifest, as a `LogSide`; a file is opened for each part, so that threads may share it.
 
     It pickles, for tasks that find the file at the same absolute path.
 
@@ -277,7 +277,7 @@ class ManifestLog:
         return Block(begin, end, digest, unpacked_rows(raw, count, begin, end, translation))
 
     def _guarded(self, work: Callable[[], Any]) -> Any:
-        """What the work gives; everything that a file can be wrong in is one error.
+        """Result of the work; every error in the file's format becomes one error.
 
         Raises:
             UnreadableError, UnsupportedError: see the class.
@@ -293,7 +293,7 @@ class ManifestLog:
 
 
 class _Stream:
-    """See `BlockStream`; the totals of single files are not in a manifest."""
+    """A `BlockStream`; the totals of single files are not in a manifest."""
 
     def __init__(self, blocks: Callable[[], Iterator[Block]]) -> None:
         self.blocks = blocks
@@ -346,7 +346,6 @@ def unpacked_rows(raw: bytes, count: int, begin: int, end: int, translation: Arr
 
 
 def _chunk(file: BinaryIO, place: int, plain_max: int) -> bytes:
-    """The plain bytes of a chunk."""
     file.seek(place)
     packed_length, plain_length, crc = CHUNK.unpack(_exactly(file, CHUNK.size))
     if plain_length > plain_max:
@@ -361,7 +360,7 @@ def _chunk(file: BinaryIO, place: int, plain_max: int) -> bytes:
 
 
 def _exactly(file: BinaryIO, length: int) -> bytes:
-    """Bytes of a file; what a length claims is not asked for if it is not there."""
+    """Bytes of a file; a length beyond its end is not allocated."""
     if length > os.fstat(file.fileno()).st_size - file.tell():
         raise ValueError("it was cut off")
     return file.read(length)

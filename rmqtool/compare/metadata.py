@@ -1,4 +1,4 @@
-"""What a comparison looks at besides the log: ends of queues, tables of configuration files, digests of other files."""
+"""Parts of a comparison besides the log: ends of queues, tables of configuration files, digests of other files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class StoreMetadata:
 
 
 def read_metadata(store: Store, rules: BrokerRules) -> StoreMetadata:
-    """The facts of a store. Never raises for what is broken in it."""
+    """The facts of a store. Never raises for damage in it."""
     summary = summarize(store, rules)
     problems = [
         f"the queue {queue.topic}/{queue.queue_id} cannot be read"
@@ -221,7 +221,7 @@ def other_files(store: Store, config: Mapping[str, ConfigFile]) -> tuple[dict[st
 
 
 def unequal_files(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[UnreadFiles]:
-    """What differs, or is in one store only, kind by kind."""
+    """Files that differ, or are in one store only, kind by kind."""
     counts: dict[tuple[str, FileKind], Counter[str]] = defaultdict(Counter)
     for path in sorted(a.keys() | b.keys()):
         if a.get(path) == b.get(path):
@@ -253,7 +253,7 @@ def _is_used(kind: FileKind, entry: Entry) -> bool:
 
 
 def _digest(store: Store, entry: Entry) -> str:
-    """A digest of a file's length and of all blocks that are not zero, so that holes cost nothing."""
+    """Digest of a file's length and of all blocks that are not zero, so that holes cost nothing."""
     digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
     with closing(store.view.open(entry.path)) as source:
         digest.update(source.size.to_bytes(8, "little"))

@@ -1,4 +1,4 @@
-"""What a comparison found, as data and as JSON."""
+"""Result of a comparison, as data and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rmqtool.sides.unread import UnreadFiles
 
 
 class Relation(StrEnum):
-    """How two logs lie to each other, from the later of both begins on."""
+    """Relation of two logs, from the later of both starts on."""
 
     EQUAL = "equal"
     A_IS_PREFIX = "a-is-prefix"
@@ -107,7 +107,7 @@ class Comparison:
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing differs; compared by messages, where they lie does not count, nor do queues and settings."""
+        """True if nothing differs; compared by messages, their offsets do not count, nor do queues and settings."""
         if self.messages is not None and any(differences.count for differences in self.messages.values()):
             return False
         if self.topics_differ:
@@ -116,7 +116,7 @@ class Comparison:
 
     @property
     def is_same_log(self) -> bool:
-        """Whether both logs have the same begin, end and records."""
+        """True if both logs have equal start, end and records."""
         same_begin = self.a.totals.begin == self.b.totals.begin
         return same_begin and self.relation is Relation.EQUAL
 
@@ -216,7 +216,7 @@ class Comparison:
 
 
 def reason(physical_offset: int, other: LogTotals) -> Reason:
-    """Why the other log may lack what lies at a physical offset."""
+    """Why the other log may lack the record at a physical offset."""
     if other.begin is None or other.end is None or physical_offset >= other.end:
         return Reason.BEYOND_END
     return Reason.EXPIRED if physical_offset < other.begin else Reason.INSIDE

@@ -1,4 +1,4 @@
-"""What is kept of a log to compare it: a row of 44 bytes for each record, in blocks of the log; queues by number."""
+"""Rows of a log for a comparison: 44 bytes for each record, in blocks of the log; queues by number."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class TopicTotal:
     digest: int | None = 0
 
     def add(self, other: TopicTotal) -> None:
-        """Add what another part of the log holds of the topic."""
+        """Add the topic's totals of another part of the log."""
         self.messages += other.messages
         self.bytes += other.bytes
         known = self.digest is not None and other.digest is not None
@@ -100,7 +100,7 @@ class TopicTotal:
 
 @dataclass
 class LogTotals:
-    """What a part of a log, or all of it, holds. `merge` is associative over parts in the order of the log.
+    """Totals of a part of a log, or all of it. `merge` is associative over parts in the order of the log.
 
     Attributes:
         begin, end: physical offsets of the first file's first byte and after the last record; None if there is none.
@@ -119,7 +119,7 @@ class LogTotals:
 
     @property
     def messages(self) -> int:
-        """How many in all."""
+        """Number of all messages."""
         return sum(total.messages for total in self.topics.values())
 
     def merge(self, other: LogTotals) -> None:
@@ -142,7 +142,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 def is_message(rows: Array) -> Array:
-    """Which rows are messages."""
+    """Mask of the rows that are messages."""
     has_queue: Array = rows["queue"] >= 0
     return has_queue
 

@@ -58,7 +58,7 @@ class ComparedStore:
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What a person may choose.
+    """Options of a person.
 
     Attributes:
         by_messages: where messages lie, queues' ends and settings do not count.
@@ -220,7 +220,7 @@ def _divergence(a: LogSide, b: LogSide, differing: RangeList, *, has_rows: bool)
 
 
 def _proven_tail(log: LogSide, divergence: Divergence | None) -> ResurrectedTail | None:
-    """Old records at the end of a log that came back; where only the clock may have been set back, none.
+    """Old records at the end of a log that came back; None where only the clock may have been set back.
 
     Proof is an offset that comes twice, or a record before them that the other log does not have.
     """
@@ -242,7 +242,7 @@ class LogRange:
 
 @dataclass
 class RangeOutcome:
-    """What came out of one part; `merge` is associative over parts in the order of the log.
+    """Outcome of one part; `merge` is associative over parts in the order of the log.
 
     Attributes:
         totals: of both sides, as far as they were read.
@@ -263,7 +263,7 @@ class RangeOutcome:
 
 
 class RangeResult(NamedTuple):
-    """What a part gives where it is compared on another machine: rows with numbers of its own queues beside it."""
+    """Result of a part that is compared on another machine: rows with numbers of its own queues beside it."""
 
     outcome: RangeOutcome
     rows: tuple[Array, Array]

@@ -79,7 +79,7 @@ class Spill(Closable):
         return np.concatenate([written, *held])
 
     def close(self) -> None:
-        """Forget all rows, and remove what was written."""
+        """Forget all rows, and remove the files."""
         self._held = {}
         if self._directory is not None:
             self._directory.cleanup()

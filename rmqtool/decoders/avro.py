@@ -1,4 +1,4 @@
-"""Avro bodies by their schema, without header: what a producer's `DatumWriter` writes. Needs fastavro.
+"""Avro bodies by their schema, without header, as a producer's `DatumWriter` writes them. Needs fastavro.
 
 A schema that refers to itself lets a body nest as deeply as it is long, on which the library's compiled reader ends the
 process, so its reader in Python takes those. Arrays whose items take no byte are refused: a body of ten bytes could ask
@@ -62,7 +62,7 @@ def make_avro(argument: str | None) -> Decode:
 
 
 def _inspect(schema: Any, named: dict[str, Any], around: tuple[str, ...]) -> bool:
-    """Note the named types; whether one of them lies in itself."""
+    """Record the named types; return True if one of them contains itself."""
     if isinstance(schema, str):
         return schema in around
     if isinstance(schema, list):
@@ -76,7 +76,6 @@ def _inspect(schema: Any, named: dict[str, Any], around: tuple[str, ...]) -> boo
 
 
 def _parts(schema: dict[str, Any]) -> list[Any]:
-    """The schemas right below one."""
     kind = schema["type"]
     if kind in _RECORDS:
         return [field["type"] for field in schema["fields"]]
@@ -86,7 +85,6 @@ def _parts(schema: dict[str, Any]) -> list[Any]:
 
 
 def _array_items(schema: Any) -> Iterator[Any]:
-    """The schemas of the items of all arrays."""
     if isinstance(schema, list):
         for branch in schema:
             yield from _array_items(branch)
@@ -98,7 +96,7 @@ def _array_items(schema: Any) -> Iterator[Any]:
 
 
 def _takes_nothing(schema: Any, named: dict[str, Any]) -> bool:
-    """Whether a value takes no byte; a type that lies in itself takes some, or has no value at all."""
+    """True if a value takes no byte; a type that contains itself takes some, or has no value at all."""
     if isinstance(schema, list):
         return False  # begins with the number of its branch
     if isinstance(schema, str):

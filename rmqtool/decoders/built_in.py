@@ -62,7 +62,7 @@ def _make_system(argument: str | None) -> Decode:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a name that stands in it twice would be lost silently."""
+    """An object; refuse a name that occurs twice, of which one value would be lost silently."""
     names = dict(pairs)
     if len(names) != len(pairs):
         seen: set[str] = set()
@@ -101,7 +101,7 @@ def make_protobuf(argument: str | None) -> Decode:
 
 
 def _descriptor(name: str, type_name: str) -> Any:
-    """The descriptor of a message type; files come after those that they import."""
+    """Descriptor of a message type; files come after those that they import."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     files = descriptor_pb2.FileDescriptorSet()

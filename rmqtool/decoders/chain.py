@@ -1,4 +1,4 @@
-"""The decoders that `--decode` names, tried in this order; what brokers write for themselves is decoded first."""
+"""The decoders that `--decode` names, tried in this order; the brokers' own records are decoded first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DecoderChain:
         return DecodedBody(None, None, reason)
 
     def decode(self, body: bytes, message: MessageFacts) -> DecodedBody:
-        """What a body means; see `BodyDecoder`."""
+        """Decode a body."""
         try:
             system = decode_system_message(body, message)
         except Exception as error:  # noqa: BLE001 - whatever is in a body, a person gets a sentence
@@ -110,7 +110,6 @@ def _made(choice: str) -> tuple[str, Decode]:
 
 
 def _reason(error: BaseException) -> str:
-    """An exception as a short line."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a plugin's exception may be anything
@@ -144,7 +143,7 @@ def plain_value(value: Any) -> Any:
 
 @dataclass
 class _Limits:
-    """What is left of the limits."""
+    """The rest of the limits."""
 
     values: int = VALUES_MAX
     text: int = TEXT_MAX

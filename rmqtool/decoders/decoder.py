@@ -1,4 +1,4 @@
-"""What a decoder is: a function of a body and what is known of its message, made from the option's argument.
+"""Decoders: functions of a body and the facts about its message, made from the option's argument.
 
 A plugin is an entry point of the group `rmqtool.decoders` that is such a maker. The argument may name a schema file.
 """
@@ -17,7 +17,7 @@ Decode = Callable[[bytes, MessageFacts], Any]
 An exception, whichever, says why the body is none of this kind.
 """
 MakeDecoder = Callable[[str | None], Decode]
-"""Makes a decoder of the text after `=`; None where there is none. A ValueError says what is wrong with the text."""
+"""Makes a decoder of the text after `=`; None where there is none. Raises ValueError for a wrong text."""
 SCHEMA_MAX: Final = 64 << 20
 """Bytes of a schema file; no schema has so many."""
 

@@ -17,7 +17,7 @@ def plugin_names() -> tuple[str, ...]:
 
 
 def load_plugin(name: str) -> MakeDecoder | None:
-    """What makes a plugin's decoder; None where there is none of that name.
+    """Maker of a plugin's decoder; None where there is none of that name.
 
     Raises:
         UsageError: several packages bring one of that name.

@@ -1,4 +1,4 @@
-"""What brokers write for themselves: records of pop consumers, ends of transactions, messages that wait."""
+"""Records that brokers write for themselves: of pop consumers, ends of transactions, messages that wait."""
 
 from __future__ import annotations
 

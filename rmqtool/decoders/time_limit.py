@@ -38,7 +38,7 @@ class _Stopped(BaseException):
 
 
 class _Worker:
-    """A thread that does one thing after the other."""
+    """A thread that does one job after the other."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
@@ -88,7 +88,7 @@ class TimedDecoder:
     _decode: Any = field(default=None, repr=False)
 
     def start(self) -> Any:
-        """Make the decoder; what the plugin gives as one.
+        """Make the plugin's decoder.
 
         Raises:
             DecoderTimeoutError: that takes too long.

@@ -1,4 +1,4 @@
-"""What `dump` shows: which files a path means, their rows, and which rows a person asked for.
+"""Rows of `dump`: the files that a path means, their rows, and the filter of a request.
 
 Rows come from the readers of `scan` and `engine`; how they look is the job of `report`.
 """

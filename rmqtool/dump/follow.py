@@ -1,4 +1,4 @@
-"""Follows a log as it grows: what is read once is not read again, and a record that is half written is waited for."""
+"""Follows a log as it grows: nothing is read twice, and a partly written record is waited for."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LogFollower(LogDump):
             self._look_again()
 
     def _has_more(self, last: int) -> bool:
-        """Whether something stands where the next record will be; in a file that is no longer the last, in any case."""
+        """True if there is data where the next record will be; in a file that is no longer the last, in any case."""
         if not 0 <= self._number < len(self.target.entries):
             return False
         if self._number < last:
@@ -71,7 +71,7 @@ class LogFollower(LogDump):
         return False
 
     def _read_on(self, *, more_follows: bool) -> Iterator[DumpRow | RowBlock]:
-        """Rows of the file from the position on; a bad range at the end of the log is not yet one."""
+        """Rows of the file from the position on; a bad range at the end of the log is not reported yet."""
         entry = self.target.entries[self._number]
         source = self.opened(entry) if not more_follows or self.may_hold_rows(self._number) else None
         if source is None:
@@ -94,7 +94,7 @@ class LogFollower(LogDump):
             source.close()
 
     def _look_again(self) -> None:
-        """List the directories again: the file before the last keeps its number, for files only come at the end."""
+        """List the directories again: the file before the last keeps its number, as files are added at the end only."""
         target = self.target
         if not target.entries:
             return

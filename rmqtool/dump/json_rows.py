@@ -53,7 +53,7 @@ _BODIES: Final = {BodyForm.TEXT: json_kinds.BODY_TEXT, BodyForm.BASE64: json_kin
 
 
 def can_write(messages: DumpedMessages) -> bool:
-    """Whether the compiled writer knows the form of these messages, and has their bytes at hand."""
+    """True if the compiled writer knows the form of these messages, and has their bytes."""
     form = messages.body_choice.shown_form
     return (
         not isinstance(messages.rows, list)
@@ -133,7 +133,7 @@ class JsonRows:
         return b"".join((*parts, text[at:]))
 
     def _columns(self) -> tuple[NDArray[np.int64], list[bytes], NDArray[np.int64], NDArray[np.int64]]:
-        """What the kernel is told of the fields: kinds, texts before each and after the last, numbers by row."""
+        """Fields for the kernel: kinds, texts before each and after the last, numbers by row."""
         kinds: list[int] = []
         literals, literal = [], "{"
         numbers = np.empty((2, len(self.fields), len(self._room)), np.int64)
@@ -152,7 +152,7 @@ class JsonRows:
         return np.array(kinds, np.int64), literals, numbers[0], numbers[1]
 
     def _column(self, name: str) -> tuple[int, Any, Any] | str:
-        """How the kernel writes a field, and its numbers; JSON where it is the same in all rows that are not left."""
+        """Kind of a field for the kernel, and its numbers; JSON where it is equal in all rows that are not left."""
         messages, rows, starts = self.messages, self.messages.rows, self._starts
         if name not in message_fields(messages.body_choice):
             return "null"  # see `RowBlock.with_fields`
@@ -211,13 +211,13 @@ class JsonRows:
 
 
 def _one_after_another(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Texts as one, and where each ends."""
+    """Texts as one, and the end of each."""
     return np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts])
 
 
 @cache
 def _printable(*, unicode: bool) -> NDArray[np.bool_]:
-    """Which characters stand in JSON as they are."""
+    """Mask of the characters that are in JSON as they are."""
     if not unicode:
         return np.zeros(_CHARACTERS, np.bool_)
     return np.fromiter((chr(code).isprintable() for code in range(_CHARACTERS)), np.bool_, _CHARACTERS)

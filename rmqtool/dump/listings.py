@@ -1,4 +1,4 @@
-"""Listings of a store for `dump`: what waits for its time, open transactions, and what pop consumers hold."""
+"""Listings of a store for `dump`: waiting messages, open transactions, and messages of pop consumers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ListingDump(RowSource):
                 self.problems.append(str(error))
 
     def _pending(self, reader: Reader) -> Iterator[DumpRow]:
-        """What waits, by its time."""
+        """Waiting messages, by their time."""
         levels = sorted(queue_id + 1 for topic, queue_id in reader.queues() if topic == SCHEDULE_TOPIC)
         known = delay_offsets(read_config(reader.store.view, DELAY_OFFSETS))
 
@@ -117,7 +117,7 @@ class ListingDump(RowSource):
                 yield Pending(due, entry.physical_offset, 0, IN_QUEUE, deletes=deletes)
 
     def _database_timers(self, reader: Reader) -> tuple[dict[str, int], Iterator[Pending]]:
-        """How far the timers in RocksDB are, and those that wait there."""
+        """Times up to which the timers in RocksDB were delivered, and those that wait there."""
         entries = reader.store.files.get(FileKind.ROCKSDB, ())
         if not has_to_open(reader.store.view, entries):
             return {}, iter(())
@@ -194,7 +194,7 @@ class ListingDump(RowSource):
 
 
 def _sent_to(record: Record) -> DumpRow:
-    """Where the producer sent a message that a broker keeps elsewhere."""
+    """Original destination of a message that a broker keeps elsewhere."""
     queue_id = record.properties.get(REAL_QUEUE_ID, "")
     return {
         "topic": record.properties.get(REAL_TOPIC),

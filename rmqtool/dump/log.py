@@ -82,7 +82,7 @@ class LogDump(RowSource):
         return sum(entry.size for number, entry in enumerate(entries) if self.may_hold_rows(number))
 
     def shown(self, batch: Batch) -> Rows:
-        """What is asked for of a batch."""
+        """Requested rows of a batch."""
         yield from self._rows(batch, self._chosen(batch))
 
     def walk(self, source: ByteSource, entry: Entry, *, more_follows: bool, start: int = 0) -> Walk:
@@ -99,7 +99,7 @@ class LogDump(RowSource):
         return min(0, len(self.target.entries) - 1)
 
     def may_hold_rows(self, number: int) -> bool:
-        """Whether a file may hold something of the ranges of physical offsets and times.
+        """True if a file may hold rows in the ranges of physical offsets and times.
 
         One that cannot is not read: of the files of a log only the first record is read where a time is asked for.
         """
@@ -121,7 +121,7 @@ class LogDump(RowSource):
         return rules_for(self.ask.broker_version)
 
     def _batches_backward(self, walk: Walk) -> Rows:
-        """The batches of a file, the last one first: a first pass notes where they are, each is then walked again."""
+        """The batches of a file, the last one first: a first pass notes their positions, each is then walked again."""
         places = array("q")
         for batch in walk.batches():
             if len(self._chosen(batch)):
@@ -132,7 +132,7 @@ class LogDump(RowSource):
             yield from self._rows(batch, self.row_filter.chosen(batch)[::-1])
 
     def _again(self, walk: Walk, begin: int, end: int, verdict: int, magic: int) -> Batch:
-        """A batch of a walk that is done: messages are walked once more, of anything else nothing but this is known."""
+        """A batch of a walk that is done: messages are walked once more, other ranges have these values only."""
         base = walk.split.physical_offset
         if _is_message(verdict, magic):
             split = replace(walk.split, start=begin - base, end=end - base, more_follows=True)
@@ -154,7 +154,7 @@ class LogDump(RowSource):
         return rows
 
     def _rows(self, batch: Batch, rows: Any) -> Rows:
-        """Rows of a batch, which are messages or one other range, as they are shown."""
+        """Shown rows of a batch, which are messages or one other range."""
         first = row_tuples(rows[:1])[0] if len(rows) else None
         if first is not None and not _is_message(first.verdict, first.magic):
             finding = FINDING_IDS.get(Verdict(first.verdict))
@@ -188,7 +188,7 @@ class LogDump(RowSource):
             yield dump_row | self._bytes(partial(batch.read, row), row)
 
     def _misread(self, batch: Batch, row: Row) -> DumpRow:
-        """A message with IPv6 hosts as brokers take it to which every host is IPv4."""
+        """A message with IPv6 hosts as brokers decode it that take every host for IPv4."""
         from rmqtool.engine.reading.record import SingleRecord, decode_record
         from rmqtool.engine.segments.log import RecordLocation
 
@@ -207,7 +207,7 @@ class LogDump(RowSource):
         )
 
     def _bytes(self, read: Callable[[int, int], bytes], row: Row) -> DumpRow:
-        """What a row has with `--hex`; `read` gives (position, length) bytes of it."""
+        """Fields of a row for `--hex`; `read` gives (position, length) bytes of it."""
         if self.ask.hex_width is None:
             return {}
         from rmqtool.report.hexview import BYTES_SHOWN_MAX, bare_parts, hex_fields, message_parts, parts_of
@@ -222,7 +222,7 @@ class LogDump(RowSource):
         return hex_fields(parts, self.ask.hex_width, row.physical_offset)
 
     def _gap_before(self, number: int) -> Rows:
-        """The range of files that are not there, between the one before and this one."""
+        """The range of missing files, between the one before and this one."""
         size = self.target.file_size
         entries = self.target.entries
         if number == 0 or not size or not all(is_segment_name(entries[at].name) for at in (number - 1, number)):
@@ -232,14 +232,14 @@ class LogDump(RowSource):
             yield from self._missing(begin, end - begin, MISSING_LOG_FILE)
 
     def _missing(self, physical_offset: int, size: int, finding: str) -> Rows:
-        """The row of a range of which there is no byte."""
+        """The row of a range without a byte."""
         if self.row_filter.may_be_between(physical_offset, physical_offset + max(size, 1)):
             self.bad_ranges += 1
             row = bare_row(physical_offset, size, Verdict.UNREADABLE_RANGE)
             yield bad_row(physical_offset, size, finding) | self._bytes(lambda _position, _length: b"", row)
 
     def _first_ms(self, number: int) -> int | None:
-        """Store time of a file's first record, looked up once; None where nothing asks for it or it is unknown."""
+        """Store time of a file's first record, read once; None where the request has no times or it is unknown."""
         entries, asked = self.target.entries, self.row_filter
         if (asked.from_ms is None and asked.to_ms is None) or number >= len(entries):
             return None
@@ -252,7 +252,7 @@ class LogDump(RowSource):
 
     @cached_property
     def _options(self) -> ScanOptions:
-        """Whole-record CRCs count where the log's first record has one."""
+        """Scan options; whole-record CRCs count where the log's first record has one."""
         # Each block is made into rows at once, which costs less for many; few rows come sooner from a small one.
         block_size = BLOCK_SIZE if self.compiled is False else DISPATCH_BLOCK_SIZE
         for entry in self.target.entries[:1]:
@@ -273,7 +273,7 @@ def _is_blank(row: Row) -> bool:
 
 
 def _first_offset(entry: Entry, source: ByteSource | None) -> int:
-    """Physical offset of a file's first byte: its name, else what its first record says of itself."""
+    """Physical offset of a file's first byte: from its name, else from its first record."""
     if is_segment_name(entry.name):
         return int(entry.name)
     if source is not None:

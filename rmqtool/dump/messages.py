@@ -152,7 +152,6 @@ class DumpedMessages:
 
     @cached_property
     def _bodies(self) -> list[tuple[Any, ...]]:
-        """The values of `BodyChoice.fields` for each message."""
         lengths, choice = self.numbers("body_length"), self.body_choice
         compressions = self.column("compression")
         stored_max = _each_once(choice.stored_max, compressions)
@@ -170,7 +169,6 @@ class DumpedMessages:
 
 
 def _each_once(value_of: Callable[[Any], Any], codes: Iterable[Any]) -> list[Any]:
-    """The value of each code, of which there are few different ones."""
     codes = list(codes)
     values = {code: value_of(code) for code in set(codes)}
     return [values[code] for code in codes]

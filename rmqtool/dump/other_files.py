@@ -249,7 +249,7 @@ class TieredDump(RowSource):
         ]
 
     def _is_asked_for(self, segment: TieredSegment) -> bool:
-        """By topic and queue id, which are the end of the owner's path."""
+        """True if topic and queue id, which are the end of the owner's path, are requested."""
         *_, topic, queue_id = ("", "", *segment.owner.split("/"))
         return self.ask.takes_queue(topic, int(queue_id) if queue_id.isascii() and queue_id.isdigit() else None)
 

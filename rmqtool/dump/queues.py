@@ -31,7 +31,7 @@ _EXTENSION_UNIT_MAX: Final = 32767
 
 @dataclass(frozen=True)
 class _DumpedQueue:
-    """The files of one queue; topic and id are None for files that lie elsewhere."""
+    """The files of one queue; topic and id are None for files outside a queue's directory."""
 
     topic: str | None
     queue_id: int | None
@@ -189,5 +189,4 @@ class QueueDatabaseDump(RowSource):
             yield {"type": "odd-row", "file": file, "message": message, "finding": "rocksdb.odd-row"}
 
     def _bytes(self, declared: Format, *values: int) -> DumpRow:
-        """The value of a row, if its bytes are asked for."""
         return self.hex_of(Struct(declared.struct_code).pack(*values), declared, 0)

@@ -1,4 +1,4 @@
-"""From what a person asks of `dump` to rows: which options fit which files, and what reads them."""
+"""Requests of `dump`: the options that fit each kind of file, and the readers of the rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUEUES: Final = (DumpKind.CONSUMEQUEUE, DumpKind.BATCH, DumpKind.EXTENSION)
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for; offsets are physical in the log and queue offsets in queues, ranges are half open.
+    """Request of a dump; offsets are physical in the log and queue offsets in queues, ranges are half open.
 
     Attributes:
         hex_width: columns for annotated bytes; None without them.
@@ -48,7 +48,7 @@ class Request:
     broker_version: str
 
     def takes_queue(self, topic: str | None, queue_id: int | None) -> bool:
-        """Whether rows of a queue are asked for; of files that lie elsewhere, topic and id are None."""
+        """True if rows of a queue are requested; topic and id are None for files outside a queue's directory."""
         if self.queue_id is not None and queue_id != self.queue_id:
             return False
         if not self.topics:
@@ -56,7 +56,7 @@ class Request:
         return topic is not None and any(fnmatch.fnmatchcase(topic, pattern) for pattern in self.topics)
 
     def row_filter(self) -> RowFilter:
-        """What is asked for of the log's rows."""
+        """Filter of the log's rows."""
         return RowFilter(
             topics=self.topics or None,
             queue_ids=None if self.queue_id is None else frozenset((self.queue_id,)),
@@ -73,7 +73,7 @@ class Request:
 
 @dataclass
 class RowSource(ABC):
-    """Gives the rows of a target's files, and afterwards what was wrong.
+    """Gives the rows of a target's files, and afterwards the problems.
 
     Attributes:
         problems: what could not be read or shown, as sentences.
@@ -102,7 +102,7 @@ class RowSource(ABC):
             return None
 
     def hex_of(self, raw: bytes, declared: Format, start: int) -> DumpRow:
-        """What a row has with `--hex`: its bytes, which lie at a file position."""
+        """Fields of a row for `--hex`: its bytes, from a file position on."""
         if self.ask.hex_width is None:
             return {}
         from rmqtool.report.hexview import hex_fields, parts_of
@@ -121,7 +121,7 @@ def fields_of_kind(kind: DumpKind, body: BodyChoice) -> tuple[str, ...]:
 
 
 def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
-    """Whether the options fit the files and each other.
+    """Check that the options fit the files and each other.
 
     Raises:
         UsageError: they do not.

@@ -1,4 +1,4 @@
-"""Which reader makes the rows of which files."""
+"""Choose the reader that makes the rows of files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DLedgerDump(RowSource):
 
 
 def make_source(ask: Request, target: Target) -> RowSource:
-    """What reads the files of a target; imported when it is needed, so that a log's first row comes soon.
+    """Reader of a target's files; imported when it is needed, so that a log's first row comes soon.
 
     Raises:
         UsageError: a listing needs a whole store.

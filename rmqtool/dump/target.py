@@ -1,4 +1,4 @@
-"""What `dump PATH` is to show: a store, one of its directories, or a file, told by place and name, else by content."""
+"""Target of `dump PATH`: a store, one of its directories, or a file, known by place and name, else by content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rmqtool.store.view import DirectoryView, Entry, EntryKind, StoreView, open_
 
 
 class DumpKind(StrEnum):
-    """What can be dumped, by the broker's names of the places."""
+    """Kinds of files, by the broker's names of the places."""
 
     COMMITLOG = "commitlog"
     CONSUMEQUEUE = "consumequeue"
@@ -66,7 +66,7 @@ KINDS: Final = {
     FileKind.TIMER_CHECK: DumpKind.TIMER_CHECK,
 }
 LISTINGS: Final = frozenset({DumpKind.PENDING, DumpKind.TRANSACTIONS, DumpKind.POP})
-"""What is made of several kinds of files of a store."""
+"""Listings that are made of several kinds of files of a store."""
 _STRAYS: Final = frozenset(
     {FileKind.UNKNOWN, FileKind.STRAY_COMMITLOG, FileKind.STRAY_QUEUE, FileKind.STRAY_INDEX, FileKind.RMQTOOL}
 )
@@ -109,19 +109,19 @@ class Target:
 
     @property
     def is_chain(self) -> bool:
-        """Whether each file continues where the one before ended; compacted ones have gaps, and end where they like."""
+        """True if each file continues where the one before ended; compacted ones have gaps, and end anywhere."""
         return not any(kind_of(entry.path) in _COMPACTED for entry in self.entries[:1])
 
     @property
     def has_queue_database(self) -> bool:
-        """Whether some or all consume queues are in RocksDB."""
+        """True if some or all consume queues are in RocksDB."""
         is_queue = self.kind is DumpKind.CONSUMEQUEUE
         return is_queue and any(kind_of(entry.path) is FileKind.CONSUMEQUEUE_ROCKSDB for entry in self.entries)
 
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """What the command line says about the place."""
+    """Options of the command line about the target."""
 
     kind: DumpKind | None = None
     commitlog: list[Path] | None = None
@@ -130,7 +130,7 @@ class TargetOptions:
 
 
 def find_target(place: StoreLocation, options: TargetOptions) -> Target:
-    """What there is at a path.
+    """Target at a path.
 
     Raises:
         NotAStoreError: nothing, or nothing of a broker.
@@ -162,7 +162,7 @@ def find_target(place: StoreLocation, options: TargetOptions) -> Target:
 
 
 def _elsewhere(place: StoreLocation, options: TargetOptions) -> Target:
-    """What a URL names: a file or directory with a broker's name, or a store."""
+    """Target of a URL: a file or directory with a broker's name, or a store."""
     from rmqtool.store.remote import connect, open_remote
 
     assert place.url is not None
@@ -218,7 +218,7 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
 
 
 def _concerns(place: str, kind: DumpKind, store: Store) -> bool:
-    """Whether a broker keeps files of a kind at a place."""
+    """True if a broker keeps files of a kind in a directory."""
     if KINDS.get(kind_of(place)) is kind:
         return True
     if kind is DumpKind.COMMITLOG and place in store.settings.commitlog_directories:
@@ -242,7 +242,7 @@ def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
 
 
 def _part_of_store(view: StoreView, prefix: str, label: str, options: TargetOptions) -> Target:
-    """A directory that has a place in a store, whether the rest of the store is there or not."""
+    """A directory that has a place in a store, even if the rest of the store is missing."""
     problems: list[str] = []
     by_kind: dict[FileKind, list[Entry]] = {}
     for entry in _files_below(view, prefix, problems):
@@ -276,7 +276,7 @@ def _loose_files(view: StoreView, options: TargetOptions) -> Target | None:
 
 
 def _entry(view: StoreView, name: str, label: str, options: TargetOptions) -> Target:
-    """A file, told by its place if it has one, else by its content."""
+    """A file, known by its place if it has one, else by its content."""
     entry = view.stat(name)
     if entry is None:
         raise NotAStoreError(f"{label}: no such file")
@@ -324,7 +324,7 @@ def place_in_store(path: Path, *, directory: bool) -> tuple[Path, str] | None:
 
 
 def _files_below(view: StoreView, prefix: str, problems: list[str]) -> list[Entry]:
-    """Files of a directory and of those below it that a broker has; a link in a circle is no such place."""
+    """Files of a broker in a directory and below it, without circular links."""
     files: list[Entry] = []
     pending = [prefix]
     while pending:
@@ -339,7 +339,7 @@ def _files_below(view: StoreView, prefix: str, problems: list[str]) -> list[Entr
 
 
 def _by_content(view: StoreView, entry: Entry) -> DumpKind | None:
-    """What a file's first bytes show; None if they show nothing."""
+    """Kind that a file's first bytes show; None if they show nothing."""
     from rmqtool.formats.checkpoint import FIELDS_SIZE, FILE_SIZE
     from rmqtool.store.index_slots import slot_count_of
 
@@ -359,7 +359,7 @@ def _by_content(view: StoreView, entry: Entry) -> DumpKind | None:
 
 
 def _looks_like_units(head: bytes) -> bool:
-    """Whether the first units point ever further into a log, at records of a possible size."""
+    """True if the first units point to rising offsets of a log, at records of a possible size."""
     from struct import iter_unpack
 
     from rmqtool.formats.commitlog import RECORD_SIZE_MIN

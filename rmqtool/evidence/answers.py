@@ -1,4 +1,4 @@
-"""What verify and forecast say about a store, small enough to be compared with what they say about its bundle."""
+"""Results of verify and forecast for a store, small enough to be compared with those for its bundle."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from rmqtool.verify.survey.result import Summary
 FINDINGS_MAX: Final = 10_000
 _SUM_BYTES: Final = 16
 _TEXTS: Final = ("message", "expected", "found", "candidate")
-"""Of a finding what may show bytes of the store."""
+"""Parts of a finding that may show bytes of the store."""
 
 
 @dataclass
 class Answers:
-    """What was said.
+    """Results of verify and forecast.
 
     Attributes:
         findings: the first ones; their texts are those of the catalog, which show nothing of the store.
@@ -56,7 +56,7 @@ class Answers:
     failures: dict[str, str]
 
     def differences(self, other: Answers) -> Iterator[str]:
-        """In what two answers differ, as short texts."""
+        """Differences of two answers, as short texts."""
         own_summary, other_summary = self.summary.as_json(), other.summary.as_json()
         for kind in sorted(self.digests.keys() | other.digests.keys()):
             if self.digests.get(kind) != other.digests.get(kind):
@@ -76,7 +76,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class GivenAnswers:
-    """What was said of a store: to compare, and to record."""
+    """Results for a store: to compare, and to record."""
 
     answers: Answers
     recorded: RecordedAnswers

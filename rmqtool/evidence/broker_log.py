@@ -64,7 +64,7 @@ def end_of_log(path: Path, pseudonyms: Pseudonyms | None, log_max: int = LOG_MAX
 
 
 def _rebuilt(content: bytes, pseudonyms: Pseudonyms) -> Iterator[bytes]:
-    """The lines again, each with as many bytes as before."""
+    """Rebuild the lines, each with as many bytes as before."""
     is_hidden = True  # what stands before the first entry is the end of one
     for line in content.splitlines(keepends=True):
         start = _START.match(line)
@@ -89,7 +89,7 @@ def _rebuilt(content: bytes, pseudonyms: Pseudonyms) -> Iterator[bytes]:
 
 
 def _shown(match: re.Match[bytes], pseudonyms: Pseudonyms) -> bytes:
-    """What is shown in place of a recognized part, else as many letters."""
+    """Replacement of a recognized part, else as many letters."""
     token, names = match[0], pseudonyms.names
     if match["code"] is not None:
         return token
@@ -106,7 +106,6 @@ def _shown(match: re.Match[bytes], pseudonyms: Pseudonyms) -> bytes:
 
 
 def _is_word(word: bytes) -> bool:
-    """Whether brokers write it into their notes."""
     text = word.decode()
     return text in _words() or (text in (text.capitalize(), text.upper()) and text.lower() in _words())
 

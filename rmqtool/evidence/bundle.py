@@ -49,7 +49,7 @@ _WINDOW_MAX: Final = 1 << 27
 _CHUNK: Final = 1 << 20
 _DIGEST_BYTES: Final = 16
 _MEMBERS_MAX: Final = FILES_MAX + 32
-"""The files of a store, and what else is in a bundle."""
+"""The files of a store, and other members of a bundle."""
 _END_MAX: Final = tarfile.RECORDSIZE + 2 * BLOCK
 """Zeros after the last member: two blocks, and up to the end of a record of tar."""
 _LEVEL: Final = 9
@@ -61,7 +61,7 @@ class BundleError(RmqtoolError):
 
 @dataclass(frozen=True)
 class BundleManifest:
-    """What a bundle says of itself.
+    """Manifest of a bundle.
 
     Attributes:
         store: where the store lies on its machine.
@@ -97,12 +97,12 @@ class BundleManifest:
 
     @property
     def gives_own_answers(self) -> bool:
-        """Whether what is computed from the bundle is what is computed from the store."""
+        """True if results from the bundle equal those from the store."""
         return self.is_whole and not self.differences
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a path is a file that zstd compressed; no store is one."""
+    """True if a path is a file that zstd compressed; no store is one."""
     try:
         with path.open("rb") as file:
             return path.is_file() and file.read(len(MAGIC)) == MAGIC
@@ -187,12 +187,14 @@ def unpack(bundle: Path, target: Path, data_max: int = DATA_MAX) -> tuple[Bundle
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> str:
-    """Add a member; its digest."""
+    """Add a member; return its digest."""
     return _add_stream(archive, name, len(content), io.BytesIO(content))
 
 
 def _add_file(archive: tarfile.TarFile, name: str, root: Path, file: CopiedFile) -> str:
-    """Add the bytes of a file up to its last one that is not zero, its ranges one after the other; the digest of it."""
+    """Add the bytes of a file up to its last one that is not zero, its ranges one after the other;
+    return their digest.
+    """
     path = root / file.path
     if file.included is Included.RANGES:
         with path.open("rb") as content:
@@ -229,7 +231,7 @@ class _Digested(io.RawIOBase):
 
 
 class _Members:
-    """The members of a bundle, one after the other, as it decompresses to them.
+    """Members of a bundle, one after the other, decompressed as they are read.
 
     Attributes:
         digests: of the members that were read, by name.
@@ -259,7 +261,7 @@ class _Members:
         return header
 
     def chunks(self, header: tarfile.TarInfo) -> Iterator[bytes]:
-        """The content of a member, and the padding after it read too."""
+        """Content of a member; the padding after it is read too."""
         digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         for start in range(0, header.size, _CHUNK):
             chunk = self._read(min(_CHUNK, header.size - start))
@@ -270,13 +272,13 @@ class _Members:
         self.digests[header.name] = digest.hexdigest()
 
     def text(self, header: tarfile.TarInfo) -> bytes:
-        """The content of a member that is taken into memory."""
+        """Content of a member, in memory."""
         if header.size > TEXT_MAX:
             raise BundleError(f"has the member {header.name!r} larger than allowed")
         return b"".join(self.chunks(header))
 
     def demand_end(self) -> None:
-        """Read to the end, so that the checksum of the compression is looked at; nothing more may come."""
+        """Read to the end, so that the checksum of the compression is checked; more data is an error."""
         left = _END_MAX
         while part := self._source.read(_CHUNK):
             left -= len(part)
@@ -297,7 +299,7 @@ class _Members:
 
 
 def _read_members(members: _Members, parts: Path) -> tuple[BundleManifest, bytes]:
-    """Write the numbered members into a directory; the manifest, which is the last one but its digest, and the answers.
+    """Write the numbered members into a directory; return the manifest, which follows them, and the answers.
 
     Raises:
         BundleError: a member is not the one that the manifest is about.
@@ -343,7 +345,7 @@ def _parsed_manifest(raw: bytes) -> BundleManifest:
 
 
 def _check(manifest: BundleManifest) -> None:
-    """Refuse paths that a store in a directory of its own does not have, and files that are not what they are for."""
+    """Refuse paths that a store in a directory of its own does not have, and files with content of another kind."""
     paths = [file.path for file in manifest.files]
     if len(paths) != len(set(paths)) or len(paths) > FILES_MAX or len(manifest.directories) > FILES_MAX:
         raise BundleError("names a file twice, or too many files")
@@ -360,7 +362,7 @@ def _check(manifest: BundleManifest) -> None:
 
 
 def _encoded(text: str) -> bytes:
-    """A part of a path as the file system has it; the half of a character, which none has, is as long as no name."""
+    """A part of a path in the file system's encoding; too long for any name if it has half of a character."""
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:

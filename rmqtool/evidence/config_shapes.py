@@ -1,4 +1,4 @@
-"""What a broker's configuration files may hold, and a walk that rebuilds each of them from nothing else.
+"""Allowed content of a broker's configuration files, and a walk that rebuilds each of them from nothing else.
 
 Broker: `TopicConfigManager`, `SubscriptionGroupManager`, `ConsumerOffsetManager`, `ConsumerFilterManager`,
 `QueueLevelConsumerManager`, `MessageRequestModeManager`, `TopicQueueMappingManager`, `ScheduleMessageService`,
@@ -29,7 +29,7 @@ _WORDS: Final = frozenset(
 
 
 class Value(Enum):
-    """What stands in one place."""
+    """Kind of a value."""
 
     NUMBER = auto()
     """A number, true, false or null."""
@@ -38,7 +38,7 @@ class Value(Enum):
     NAME = auto()
     """Names of a topic, group, broker or cluster, with other characters between them."""
     TEXT = auto()
-    """Anything: what a customer wrote, or a client made up."""
+    """Any text of a customer or a client."""
 
 
 class Map(NamedTuple):
@@ -167,7 +167,7 @@ _ATTRIBUTES: Final = frozenset(("queue.type", "cleanup.policy", "message.type"))
 
 
 def shape_of(path: str) -> Shape | None:
-    """What a configuration file may hold; None where nothing is known of such a file."""
+    """Allowed content of a configuration file; None for an unknown file."""
     name = path.rpartition("/")[2]
     return _SHAPES.get(next((name.removesuffix(end) for end in _COPIES if name.endswith(end)), name))
 

@@ -23,7 +23,7 @@ _TEXTS: Final = {
     "dLegerSelfId": r"n[0-9]{1,3}",
     "messageDelayLevel": r"[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,99}",
 }
-"""What texts may be; those that name directories or machines are not in it."""
+"""Allowed texts; those that name directories or machines are not in it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class BundleView(DirectoryView):
 
 
 def shareable_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """The settings that may leave the machine and come to another one: those that what a broker does depends on.
+    """The settings that may leave the machine: those that a broker's behavior depends on.
 
     Numbers, truth values and words that a setting may be. All else may be a secret, a name or a path: also what stands
     where a number belongs, and what no broker reads.

@@ -46,9 +46,9 @@ _OWN: Final = re.compile(
 )
 """Names that every broker has, and numbers."""
 _ROOTS: Final = {"consumequeue": 1, "consumequeue_ext": 1, "batchconsumequeue": 1, "compaction": 2}
-"""Directories, and at what depth a directory below them has the name of a topic."""
+"""Directories, with the depth at which a directory below them has the name of a topic."""
 _OWN_NAMES: Final = ("brokerName", "brokerClusterName", "dLegerGroup")
-"""Settings of a broker that name it and what it belongs to."""
+"""Settings of a broker with its name and its cluster's."""
 _PLACES_MIN: Final = 2
 """Places of the configuration, or records, that have a name which is shown."""
 _TRIALS: Final = 400
@@ -57,7 +57,7 @@ _NAME_BYTES: Final = _LETTERS + _LETTERS.upper() + b"-%"
 
 
 class BundleNames:
-    """The names of one bundle, each with what is shown in its place.
+    """The names of one bundle, each with its replacement.
 
     Attributes:
         hides: whether names that are known, and addresses, are replaced too.
@@ -101,7 +101,7 @@ class BundleNames:
                 self._known_names.add(_split_prefix(name)[1])
 
     def name(self, text: bytes) -> bytes:
-        """What is shown in place of a name; a name that every broker has stays."""
+        """Replacement of a name; a name that every broker has stays."""
         prefix, rest = _split_prefix(text)
         if not rest or rest in self._known_names or _OWN.match(text if not prefix else rest):
             return text
@@ -110,13 +110,13 @@ class BundleNames:
         return prefix + self._shown[rest]
 
     def is_known(self, text: bytes) -> bool:
-        """Whether it is a name that the store has, or every broker."""
+        """True if it is a name that the store has, or every broker."""
         prefix, rest = _split_prefix(text)
         is_own = _OWN.match(rest if prefix else text) is not None
         return bool(rest) and (is_own or rest in self._known_names or rest in self._shown)
 
     def topic(self, text: str) -> str:
-        """The same of a name in a text of Python."""
+        """Replacement of a name that is a `str`."""
         return self.name(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def each(self, text: bytes) -> bytes:
@@ -137,7 +137,7 @@ class BundleNames:
         return _TOKEN.sub(replaced, text)
 
     def text(self, text: str) -> str:
-        """The same of a text of Python."""
+        """Replacement of a text that is a `str`."""
         return self.known(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def path(self, path: str) -> str:
@@ -179,7 +179,7 @@ class BundleNames:
 
 
 def _topics_of_records(store: Store) -> Counter[bytes]:
-    """Names of topics in records that pass their checks, and in how many."""
+    """Names of topics in records that pass their checks, with the number of records."""
     counts: Counter[bytes] = Counter()
     with open_log(store.view.open, store.commitlog) as table:
         for batch in table.batches():
@@ -191,7 +191,7 @@ def _topics_of_records(store: Store) -> Counter[bytes]:
 
 
 def _words(names: Iterable[bytes]) -> Iterator[bytes]:
-    """Each name, and each of those that stand in one text around an `@`."""
+    """Each name, and each part of those that are joined by an `@`."""
     for name in names:
         yield name
         yield from (word for word in _TOKEN.findall(name) if word != name)
@@ -205,6 +205,6 @@ def _characters(text: bytes) -> str:
 
 
 def _split_prefix(name: bytes) -> tuple[bytes, bytes]:
-    """What brokers put before a name, and the name."""
+    """Prefix that brokers put before a name, and the name."""
     prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), b"")
     return prefix, name[len(prefix) :]

@@ -22,7 +22,7 @@ Bound = tuple[Range, ...]
 """First and last value of each range that a field may have."""
 
 MASK: Final = bytes(0 if byte == 0 else ord("x") | byte & 0x80 for byte in range(256))
-"""Zeros and top bits stay: both decide what a broker makes of a number."""
+"""Zeros and top bits stay, as both decide how a broker treats a number."""
 
 WIDE_TEXT: Final = re.compile(rb"(?:\0[ -~]){4}|(?:[ -~]\0){4}")
 """Four letters in UTF-16."""
@@ -86,11 +86,11 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
         "state_version": SMALL, "version_timestamp_ms": TIME, "version_counter": OFFSET,
     },
 }  # fmt: skip
-"""What fields of fixed size may hold in a bundle, by format. A slot up to two million can be no text either."""
+"""Allowed values of fields of fixed size in a bundle, by format; a slot up to two million cannot be text either."""
 
 
 def is_plausible(value: int, bound: Bound) -> bool:
-    """Whether a field may have this value."""
+    """True if a field may have this value."""
     return any(first <= value <= last for first, last in bound)
 
 
@@ -109,7 +109,7 @@ def masked_units(declared: Format, raw: bytes) -> bytes:
 
 
 def plausible_units(declared: Format, units: NDArray[Any]) -> NDArray[Any]:
-    """Which units have all their fields within bounds."""
+    """Mask of the units that have all their fields within bounds."""
     import numpy as np
 
     good = np.ones(len(units), bool)
@@ -124,7 +124,9 @@ def plausible_units(declared: Format, units: NDArray[Any]) -> NDArray[Any]:
 
 
 def _have_wide_text(rows: NDArray[Any]) -> NDArray[Any]:
-    """Which rows of bytes have a part of four letters in UTF-16, whose zeros let them pass for small numbers."""
+    """Mask of the rows of bytes with a part of four letters in UTF-16, whose zeros make them look like
+    small numbers.
+    """
     import numpy as np
 
     are_wide = np.zeros(len(rows), bool)
@@ -172,7 +174,6 @@ def masked_slots(raw: bytes, first_slot: int, hashes: NDArray[Any], slot_count: 
 
 
 def _rows(units: NDArray[Any]) -> NDArray[Any]:
-    """The bytes of each unit."""
     import numpy as np
 
     return np.frombuffer(units.tobytes(), np.uint8).reshape(-1, units.dtype.itemsize)

@@ -20,7 +20,7 @@ from rmqtool.forecast.result import Forecast, Lost
 from rmqtool.sides.unread import UnreadFiles
 
 HIDDEN_STORE: Final = "STORE"
-"""What is shown in place of the path of a store."""
+"""Replacement of the path of a store."""
 LISTED_MAX: Final = 1_000
 """Queues, topics and files that a recorded forecast lists."""
 EXIT_CODES: Final = (0, 3, 4)
@@ -36,7 +36,7 @@ class RecordedStep:
 
 @dataclass(frozen=True)
 class RecordedVerify:
-    """What verify said.
+    """Result of verify.
 
     Attributes:
         listed: findings, at most as many as a bundle holds.
@@ -68,7 +68,7 @@ class RecordedVerify:
 
 @dataclass(frozen=True)
 class RecordedForecasts:
-    """What forecast said.
+    """Result of forecast.
 
     Attributes:
         is_one: whether the store shows its version.
@@ -90,7 +90,7 @@ class RecordedForecasts:
     in_use: bool = False
 
     def ending(self) -> dict[str, Any]:
-        """What follows the forecasts in `forecast --format json`."""
+        """Fields after the forecasts in `forecast --format json`."""
         ending = {**asdict(self), "verdict": self.verdict.value}
         ending["not_looked_at"] = [files.as_json() for files in self.not_looked_at]
         return {
@@ -107,7 +107,7 @@ class RecordedAnswers:
     files: tuple[str, ...] = ()
 
     def shown_with(self, names: BundleNames, store: str) -> RecordedAnswers:
-        """The same with the names of the bundle in every text.
+        """The answers with the names of the bundle in every text.
 
         Args:
             store: its path, which is not shown where names are hidden.
@@ -165,7 +165,7 @@ def _cut(forecast: Forecast) -> Forecast:
 
 
 def differing_verdicts(own: RecordedAnswers, other: RecordedAnswers) -> Iterator[str]:
-    """In what two answers come to something else, as short texts."""
+    """Differences of the verdicts of two answers, as short texts."""
     for name, of_store, of_bundle in (
         ("verify", own.verify, other.verify),
         ("forecast", own.forecast, other.forecast),

@@ -1,4 +1,4 @@
-"""Redacts the files of a commit log, record by record; what belongs to no record is masked. See `redact_record`."""
+"""Redacts the files of a commit log, record by record; all other bytes are masked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def redact_log(
 
 
 def redact_records(source: ByteSource, pseudonyms: Pseudonyms) -> Chunks:
-    """The same of a file whose records follow each other, wherever they say that they lie: a compacted topic's."""
+    """Redact a file of adjacent records, whatever their own offsets: that of a compacted topic."""
     position = 0
     while position + 8 <= source.size:
         verdict, size, magic = judge_frame(read_or_zeros(source, position, 8), source.size - position)
@@ -53,7 +53,7 @@ def redact_records(source: ByteSource, pseudonyms: Pseudonyms) -> Chunks:
 
 
 def redact_range(split: Split, pseudonyms: Pseudonyms, record_max: int) -> Chunks:
-    """The same of records that begin in a split: of larger ones, and of damage, only frame and header."""
+    """Redact records that begin in a split: of larger ones, and of damage, only frame and header are kept."""
     for start, end in _ranges(split):
         if end - start <= record_max:
             yield from _range_chunks(split, start, end, pseudonyms)

@@ -1,4 +1,4 @@
-"""Replaces what a customer wrote in one record; its lengths, offsets and every verdict about it stay.
+"""Replaces a customer's texts in one record; its lengths, offsets and every verdict about it stay.
 
 A checksum that was right is right over the new bytes, and one that was wrong differs from the right one in the same
 bits as before. What belongs to no whole record is masked: zero bytes stay zero, since they tell a hole from a record
@@ -31,7 +31,7 @@ from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 MASKED: Final = ord("x")
 _MASK: Final = bytes([0]) + bytes([MASKED]) * 255
 _STRUCTURE: Final = frozenset({"size", "magic", "body_length"})
-"""Fields of a header that say what follows; the record's other lengths agree with them."""
+"""Fields of a header that define the bytes after it; the record's other lengths agree with them."""
 _CHECKED: Final = "body_crc"
 _TRANSACTION: Final = "prepared_transaction_offset"
 """Of a record that lies before."""
@@ -195,7 +195,7 @@ def _broker_tags(topic: bytes) -> tuple[bytes, ...]:
 
 
 def _redacted_body(body: bytes, topic: bytes, block: bytes, pseudonyms: Pseudonyms) -> bytes:
-    """Other bytes; the same where the broker wrote them and they hold numbers and names only."""
+    """Redact a body; one stays that the broker wrote and that holds numbers and names only."""
     tags = dict(properties.split_properties(block)).get(_TAGS, b"")
     if tags in _broker_tags(topic):
         is_kept = _OFFSETS.match(body) is not None if tags == _OPERATION_TAG else _is_pop_body(tags.decode(), body)
@@ -239,7 +239,7 @@ def _head_size(raw: bytes) -> int:
 
 
 def _redacted_head(raw: bytes, names: BundleNames, physical_offset: int | None, *, hides_crc: bool) -> bytes:
-    """The bytes before a body, of which fields are masked that no broker writes, and then also those of any value.
+    """The bytes before a body, with masks for fields that no broker writes, and then also for those of any value.
 
     Args:
         hides_crc: whether the checksum tells nothing of the body.
@@ -271,7 +271,7 @@ def _redacted_head(raw: bytes, names: BundleNames, physical_offset: int | None, 
 
 @cache
 def _fields(hosts: int) -> tuple[tuple[str, slice, Bound | None], ...]:
-    """The fields before a body: name, place, and what they may hold; None for an IPv6 address."""
+    """Fields before a body: name, place, and allowed values; None for an IPv6 address."""
     bounds = BOUNDS[commitlog.MESSAGE_V1.name]
     return tuple(
         (

@@ -23,7 +23,7 @@ _TEXTS: Final = {
     FileKind.ABORT_BACKUP: re.compile(rb"\d{1,10}\s{0,2}"),
     FileKind.CONTROLLER: re.compile(rb"[\d\-\r\n]*"),
 }
-"""What brokers write into small files of text."""
+"""Texts that brokers write into small files."""
 _SMALL_MAX: Final = 1 << 20
 """Bytes of a file with a header, or of text; brokers write 4096 at most."""
 _EXTENSION_HEAD: Final = Struct(consumequeue.EXTENSION_UNIT.struct_code)
@@ -34,7 +34,7 @@ KINDS: Final = frozenset({*UNITS, *SINGLE_UNITS, *_TEXTS, FileKind.INDEX, FileKi
 def redact_numbers(
     kind: FileKind, source: ByteSource, slot_count: int | None, ranges: Iterable[tuple[int, int]]
 ) -> Chunks:
-    """Bytes of a file of numbers by position, in order; what no chunk covers is zeros.
+    """Bytes of a file of numbers by position, in order; gaps between chunks are zeros.
 
     Args:
         slot_count: of the store's index files; None where nothing shows it.
@@ -56,7 +56,7 @@ def redact_numbers(
 def _redacted(
     source: ByteSource, ranges: Iterable[tuple[int, int]], base: int, unit: int, redact: Callable[[int, bytes], bytes]
 ) -> Chunks:
-    """Units from a position on, a few at a time, and only where the file has data."""
+    """Redact units from a position on, a few at a time, and only where the file has data."""
     length = CHUNK - CHUNK % unit
     done = base
     for start, end in ranges:
@@ -98,7 +98,6 @@ def _redacted_index(source: ByteSource, slot_count: int | None, ranges: Iterable
 
 
 def _entry_hashes(source: ByteSource, entries_at: int) -> NDArray[Any]:
-    """The key hash of each entry of a file."""
     import numpy as np
 
     hashes = np.zeros(max(0, source.size - entries_at) // index.ENTRY_SIZE, np.int32)
@@ -112,7 +111,7 @@ def _entry_hashes(source: ByteSource, entries_at: int) -> NDArray[Any]:
 
 
 def _redacted_extension(source: ByteSource) -> Chunks:
-    """Units one after the other, their bitmaps masked; after one that is none nothing tells where the next begins."""
+    """Units one after the other, their bitmaps masked; after an invalid one the next start is unknown."""
     declared, head_size = BOUNDS[consumequeue.EXTENSION_UNIT.name], consumequeue.EXTENSION_HEAD_SIZE
     at = 0
     while at + head_size <= source.size:
@@ -146,7 +145,7 @@ def _redacted_head(source: ByteSource, declared: Format) -> Chunks:
 
 
 def _cut(chunks: Chunks, ranges: Iterable[tuple[int, int]]) -> Chunks:
-    """What of chunks lies in ranges."""
+    """Parts of chunks that are in ranges."""
     parts = list(ranges)
     for at, data in chunks:
         for start, end in parts:

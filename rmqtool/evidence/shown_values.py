@@ -1,4 +1,4 @@
-"""What of an answer a bundle shows: texts with its names, and no number that may be a piece of a message."""
+"""Parts of an answer that a bundle shows: texts with its names, and no number that may be a part of a message."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _BEYOND: Final = (1 << 63) - 1
 _DIGITS: Final = re.compile(r"(?<![0-9])(?!0|(?:19|20)[0-9]{15}(?![0-9]))[0-9]{15,}", re.ASCII)
 """Long numbers; those with zeros before them, and times to the millisecond, are names of a broker's files."""
 _QUOTED: Final = re.compile(r"(?<!\w)(['\"]).*\1(?!\w)", re.DOTALL)
-"""What a sentence quotes of a file, up to its last quote: the file's text may have quotes, too."""
+"""Quoted text of a file, up to the sentence's last quote, as the text may have quotes, too."""
 _NO_TEXTS: Final = frozenset({"id", "broker_version", "mode", "upstream"})
 _NO_SENTENCES: Final = frozenset({"command", "repair", "file", "topic"})
 """Texts that quote nothing of a file."""
 
 
 def with_bounds(value: Any) -> Any:
-    """The same with `_BEYOND` in place of each number that no broker writes, and with nothing quoted."""
+    """Replace each number that no broker writes by `_BEYOND`, and remove quoted text."""
     return shown(value, lambda text: text)
 
 
 def shown(value: Any, text: Callable[[str], str]) -> Any:
-    """The same with other texts, except names of fields, findings and versions, and with numbers within bounds.
+    """Replace texts, except names of fields, findings and versions, and keep numbers within bounds.
 
     Args:
         value: objects, lists and dataclasses within each other.

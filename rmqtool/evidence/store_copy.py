@@ -37,7 +37,7 @@ _ROCKSDB_NOTES: Final = ("LOG", "OPTIONS-")
 
 
 class Included(StrEnum):
-    """What of a file is in the bundle."""
+    """Included part of a file."""
 
     WHOLE = "whole"
     REDACTED = "redacted"
@@ -79,7 +79,7 @@ def data_bytes(store: Store, *, with_log: bool, is_redacted: bool = True) -> int
 def copy_redacted(
     store: Store, target: Path, pseudonyms: Pseudonyms | None, progress: Callable[[int, int], None], *, with_log: bool
 ) -> list[CopiedFile]:
-    """Write the copy into an empty directory; what it holds of each file, by path.
+    """Write the copy into an empty directory; return the copied part of each file, by path.
 
     Args:
         pseudonyms: None copies bodies, keys, tags and property values too.
@@ -123,7 +123,7 @@ def files_of(store: Store) -> Iterator[tuple[FileKind, Entry]]:
 
 
 def included_of(kind: FileKind, entry: Entry, *, is_redacted: bool) -> Included:
-    """What of a file a whole copy holds."""
+    """Part of a file that a whole copy includes."""
     if not entry.is_file:
         return Included.NOT_A_FILE
     if kind in (FileKind.COMMITLOG, FileKind.COMPACTION_LOG):
@@ -179,7 +179,7 @@ def redact_config(path: str, raw: bytes, pseudonyms: Pseudonyms) -> bytes:
 
 
 def current_of(source: ByteSource) -> bytes:
-    """What a CURRENT says, which shows whether a broker opens the database; nothing where it is anything else."""
+    """Content of a CURRENT, which shows whether a broker opens the database; empty for anything else."""
     text = read_range(source, 0, _CURRENT_MAX)
     return text if _CURRENT.fullmatch(text) else b""
 

@@ -140,7 +140,6 @@ def _chunks(
     pseudonyms: Pseudonyms | None,
     places: DamagePlaces,
 ) -> Chunks:
-    """Bytes of a file by position, in order."""
     if kind is FileKind.COMPACTION_LOG:
         return
     try:
@@ -168,7 +167,7 @@ def _chunks(
 
 
 def _log_chunks(split: Split, ranges: Ranges, pseudonyms: Pseudonyms) -> Chunks:
-    """Records that begin in the ranges, redacted, and the frames of what is no record."""
+    """Records that begin in the ranges, redacted, and the frames of ranges that are not records."""
     position = 0
     for start, end in ranges:
         part = replace(split, start=start, end=end, anchor=start > 0)
@@ -179,7 +178,7 @@ def _log_chunks(split: Split, ranges: Ranges, pseudonyms: Pseudonyms) -> Chunks:
 
 
 def _merged(chunks: Chunks) -> Iterator[tuple[int, bytes]]:
-    """The same with chunks that follow each other as one."""
+    """Chunks with adjacent ones joined."""
     start, content = 0, bytearray()
     for at, data in chunks:
         if content and at != start + len(content):

@@ -37,7 +37,7 @@ LOST_TOMBSTONE: Final = "tombstone"
 
 @dataclass(frozen=True)
 class Choice:
-    """What goes into the new store.
+    """Choice of the messages for the new store.
 
     Attributes:
         topics: glob patterns; none means all but the brokers' own.
@@ -51,14 +51,14 @@ class Choice:
     keeps_offsets: bool = True
 
     def takes(self, topic: str) -> bool:
-        """Whether messages of a topic are chosen; messages of the brokers' own topics belong to one store only."""
+        """True if messages of a topic are chosen; messages of the brokers' own topics belong to one store only."""
         if is_broker_topic(topic):
             return False
         return not self.topics or any(fnmatch.fnmatchcase(topic, pattern) for pattern in self.topics)
 
 
 class ChosenRecord(NamedTuple):
-    """A record, the place it has in its queue in the new store, and what else is needed to write it."""
+    """A record, its offset in its queue in the new store, and other data needed to write it."""
 
     raw: bytes
     topic: str
@@ -164,7 +164,6 @@ class ChosenRecords:
             )
 
     def _next(self, topic: str, queue_id: int, queue_offset: int, label: str) -> int:
-        """The offset of a queue's next message."""
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             first = queue_offset if self.choice.keeps_offsets else 0

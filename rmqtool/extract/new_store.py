@@ -1,4 +1,4 @@
-"""Writes the new store: log, configuration, and what is built from the log."""
+"""Writes the new store: log, configuration, and the files built from the log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SourceLog:
 
 @dataclass(frozen=True)
 class NewStore:
-    """What was written, or would be."""
+    """Content of the new store, written or planned."""
 
     queues: dict[QueueName, QueueRange]
     left_out: Counter[str]

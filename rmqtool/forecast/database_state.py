@@ -33,7 +33,7 @@ Rows = NDArray[Any]
 
 @dataclass
 class DatabaseState:
-    """What all queues of a database have in common.
+    """State that all queues of a database share.
 
     Attributes:
         dispatched: end of the last record that was dispatched.
@@ -70,7 +70,7 @@ class DatabaseQueueState:
         self._shared = shared
         ends = shared.database.ends.get(name, StoredEnds())
         self._throws = (name, False) in shared.database.short_ends
-        """Whether a broker throws at every question about the queue; a last unit is stored again when one is put."""
+        """True if a broker throws at every request to the queue; a last unit is stored again when one is put."""
         self._ends = StoredEnds(ends.minimum, ends.maximum)
         self._put: list[Rows] = []
         self._is_put_in_order = False
@@ -88,7 +88,7 @@ class DatabaseQueueState:
         return self._queue(self._log_minimum).min_queue_offset
 
     def recover(self) -> None:
-        """Nothing is looked at before it is asked for."""
+        """Do nothing; rows are read on demand."""
         self.known_maximum = max(self.known_maximum, self.maximum())
 
     def put(self, entries: QueueEntries) -> None:
@@ -177,7 +177,6 @@ class DatabaseQueueState:
         return self._queue(log_minimum)
 
     def bounds(self, log_minimum: int) -> tuple[int, int]:
-        """See `QueueState`."""
         queue = self.queue(log_minimum)
         return queue.min_queue_offset, queue.max_queue_offset
 
@@ -207,7 +206,7 @@ class DatabaseQueueState:
         return min(known, default=None)
 
     def _put_rows(self) -> Rows:
-        """What was put, in order of queue offsets; of several for one the last counts."""
+        """Rows that were put, in order of queue offsets; of several for one the last counts."""
         if not self._is_put_in_order:
             rows = np.concatenate(self._put)[::-1] if self._put else _NO_ROWS
             _, at = np.unique(rows["queue_offset"].astype(np.int64), return_index=True)
@@ -247,7 +246,7 @@ class DatabaseServedUnits:
                 begin += unit_count_max
 
     def between(self, first: int, end: int) -> ServedPlaces:
-        """What a client gets from a queue offset up to another one."""
+        """Messages that a client gets from a queue offset up to another one."""
         units = self._given(max(first, self._first), min(end, self._end))
         offsets, places, sizes = (
             units[name].astype(np.int64) for name in ("queue_offset", "physical_offset", "record_size")

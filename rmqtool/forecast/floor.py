@@ -1,4 +1,4 @@
-"""The floor: what consumers get of a store before and after a plan, each as a start of one version would leave it.
+"""The floor: messages that consumers get before and after a plan, each as a start of one version would leave it.
 
 What a broker serves today stays served: no repair takes a message from consumers, at the offset at which they get it.
 Queue by queue the units that a client gets before and after are laid side by side. A message counts where its record
@@ -46,7 +46,7 @@ NAMED_MAX: Final = 1000
 
 
 class Served:
-    """What consumers get from a simulated start; valid as long as the simulation is open."""
+    """Messages that consumers get from a simulated start; valid as long as the simulation is open."""
 
     def __init__(self, simulation: Simulation, moved: MovedRecords | None = None) -> None:
         """The simulation must have run.
@@ -63,15 +63,15 @@ class Served:
 
     @cached_property
     def queues(self) -> Mapping[QueueName, ServedUnits | DatabaseServedUnits]:
-        """What each queue serves."""
+        """Served units of each queue."""
         return served_by_queue(self._simulation.queues, self._log_minimum)
 
     def is_configured(self, topic: str) -> bool:
-        """Whether clients can use the topic, as far as the configuration tells."""
+        """True if clients can use the topic, as far as the configuration shows."""
         return not is_deleted(topic, self._simulation.whole_topics)
 
     def between(self, name: QueueName, first: int, end: int) -> ServedPlaces:
-        """What a client gets of a queue, of records that lie in the log."""
+        """Messages that a client gets of a queue, of records that are in the log."""
         units = self.queues.get(name)
         places = units.between(first, end) if units is not None else joined_places(())
         if not self._segments:
@@ -101,7 +101,7 @@ class Served:
         return list(units.ranges(BLOCK_UNITS)) if units is not None else []
 
     def pass_checks(self, name: QueueName, physical_offsets: Int64s) -> Bools:
-        """Which records pass their own checks and are of the queue's topic."""
+        """Mask of the records that pass their own checks and are of the queue's topic."""
         stored = physical_offsets if self._moved is None else self._moved.to_before(physical_offsets)
         return np.fromiter((self._passes(name, at) for at in stored.tolist()), np.bool_)
 
@@ -161,7 +161,6 @@ class _Comparison:
     runs: list[TakenRun] = field(default_factory=list)
 
     def queue(self, name: QueueName) -> None:
-        """Compare a queue."""
         topic, was_served = name[0], self.before.is_configured(name[0])
         spans = [span for span in (self.before.span(name), self.after.span(name)) if span[0] < span[1]]
         gone, astray = list[ServedPlaces](), list[Bools]()
@@ -208,7 +207,7 @@ class _Comparison:
         return blocks
 
     def _entered(self, name: QueueName, places: ServedPlaces, before: ServedPlaces) -> tuple[Bools, Bools]:
-        """Which messages consumers would get only because a start enters them first; in two kinds.
+        """Masks of the messages that consumers would get only because a start enters them first, of two kinds.
 
         Args:
             before: all that consumers get of this part of the queue.
@@ -229,7 +228,7 @@ class _Comparison:
         return is_removed, is_astray
 
     def _gone(self, name: QueueName, lost: ServedPlaces, is_astray: Bools, blocks: Sequence[tuple[int, int]]) -> None:
-        """Messages that are not where they were: find them elsewhere in the queue.
+        """Messages that are not at their offset any more: find them elsewhere in the queue.
 
         Args:
             is_astray: which of them may move, for they were not at their own place.
@@ -270,7 +269,7 @@ class _Comparison:
 
 
 def _touch(places: ServedPlaces, ranges: Sequence[ChangedRange]) -> Bools:
-    """Which records have bytes in one of some ranges."""
+    """Mask of the records that have bytes in one of some ranges."""
     touched = np.zeros(places.sizes.size, np.bool_)
     for begin, end in ranges:
         touched |= (places.physical_offsets < end) & (places.physical_offsets + places.sizes > begin)
@@ -278,7 +277,7 @@ def _touch(places: ServedPlaces, ranges: Sequence[ChangedRange]) -> Bools:
 
 
 def _same(one: ServedPlaces, other: ServedPlaces) -> Bools:
-    """Which units of the one are in the other too: the same queue offset and the same record."""
+    """Mask of the units of the one that are in the other too, with equal queue offset and record."""
     if not one.sizes.size or not other.sizes.size:
         return np.zeros(one.sizes.size, np.bool_)
     at = np.searchsorted(other.queue_offsets, one.queue_offsets).clip(max=other.sizes.size - 1)
@@ -295,7 +294,7 @@ def compare_floors(
     again: Mapping[str, int] | None = None,
     moved: MovedRecords | None = None,
 ) -> Floor:
-    """What consumers get before and after a plan.
+    """Compare what consumers get before and after a plan.
 
     Args:
         before, after: simulated starts of the same version that have run.

@@ -1,4 +1,4 @@
-"""The forecast: what a broker version would do with a store at its next start, and what that would cost."""
+"""The forecast: the effects of a broker version's next start on a store, and its losses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rmqtool.store.overlay import UNKNOWN_CONTENT, Overlay
 
 
 class SharedStarts:
-    """What starts of several versions on one store need not do each by itself.
+    """Results that starts of several versions on one store share.
 
     Attributes:
         plain: how far the log holds records that all of them take for good.
@@ -50,14 +50,14 @@ class SharedStarts:
             return self._configs
 
     def losses(self, key: Hashable, count: Callable[[], LossReport]) -> LossReport:
-        """What a start costs that leaves behind what the key says, counted if it is the first of its kind."""
+        """Losses of a start that leaves the state of the key, counted if it is the first of its kind."""
         with self.clean.lock:
             if key not in self._losses_by_key:
                 self._losses_by_key[key] = count()
             return self._losses_by_key[key]
 
     def queues(self, queues: tuple[QueueForecast, ...]) -> tuple[QueueForecast, ...]:
-        """The same queues, as one object for all starts that leave the same."""
+        """The queues, as one object for all starts that leave equal ones."""
         with self._lock:
             for known in self._queues:
                 ends = zip(known, queues, strict=False)  # which the comparison of two queues leaves out
@@ -70,7 +70,7 @@ class SharedStarts:
 def forecast_store(
     store: Store, rules: BrokerRules, options: ForecastOptions | None = None, shared: SharedStarts | None = None
 ) -> Forecast:
-    """What a broker would do at its next start. The store is read, and nothing in it changes.
+    """Forecast a broker's next start. The store is read, and nothing in it changes.
 
     Args:
         rules: the broker version.
@@ -109,7 +109,7 @@ def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions | None
 
 
 def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> Forecast:
-    """What a simulation that has run says; see `forecast_store`.
+    """Forecast from a simulation that has run.
 
     Raises:
         UnreadableError: a file that is needed to count what is lost cannot be read.
@@ -180,7 +180,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
 
 
 def _what_is_left(simulation: Simulation) -> Hashable:
-    """All that losses of a file of the log depend on, for one store and what a plan makes of it.
+    """All that losses of a file of the log depend on, for one store and a store that a plan makes of it.
 
     None where the start wrote into a queue, whose content counts too.
     """

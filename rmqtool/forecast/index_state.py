@@ -1,4 +1,4 @@
-"""The index while a broker loads and starts: which files it drops, what it enters, and which records are covered.
+"""The index while a broker loads and starts: dropped files, new entries, and covered records.
 
 Broker: `IndexService#load`, `#buildIndex`, `IndexFile#putKey`.
 """
@@ -201,7 +201,7 @@ class IndexState:
         )
 
     def without_entry(self, rows: Rows) -> int:
-        """How many messages have a key or unique key and are not in the index."""
+        """Number of messages that have a key or unique key and are not in the index."""
         keyed = (rows["unique_key_length"] > 0) | (rows["keys_length"] > 0)
         keyed &= (rows["sys_flag"] & system_flag.TRANSACTION_MASK) != system_flag.TRANSACTION_ROLLBACK
         return int((keyed & ~self.covered.contain(rows["physical_offset"])).sum())
@@ -226,7 +226,7 @@ class IndexState:
         self._split[header.end_physical_offset] = entries + file.entries_of_last_record()
 
     def _is_of_log(self, file: IndexFile, files: OpenFiles) -> bool:
-        """Whether a file has keys of records of this log; nobody finds any by the index of another one.
+        """True if a file has keys of records of this log; an index of another log finds none.
 
         It counts as one of this log where none of the entries that are looked at leads into the log.
         """

@@ -1,4 +1,4 @@
-"""What load makes of the files of log and queues: sizes and names checked, an empty last file deleted.
+"""Effects of load on the files of log and queues: sizes and names checked, an empty last file deleted.
 
 Broker: `MappedFileQueue#load`, `#doLoad`, `MultiPathMappedFileQueue#load`, `ConsumeQueueStore#loadConsumeQueues`,
 `#queueTypeShouldBe`.
@@ -118,7 +118,7 @@ def load_files(
 
 
 def demand_dledger_files(store: Store) -> None:
-    """What a broker with DLedger demands of its log and the index of it (`MmapFileList#doLoad`, `#checkSelf`).
+    """Check what a broker with DLedger demands of its log and the log's index (`MmapFileList#doLoad`, `#checkSelf`).
 
     Raises:
         LoadFailure: the broker does not start.
@@ -189,7 +189,7 @@ def configured_batch_topics(config: ConfigFile, store: Store) -> frozenset[str]:
 
 
 def topic_assumptions(config: ConfigFile, store: Store, rules: BrokerRules) -> tuple[str, ...]:
-    """What is taken for configured, though no file shows it, as sentences."""
+    """Assumptions about topics that no file shows, as sentences."""
     if not (rules.batch_queues and store.batch_queues and _is_unknown(config, store)):
         return ()
     text = "the topics of the batch queues are taken for configured: a broker that does not know them does not start"
@@ -202,7 +202,7 @@ def _is_unknown(config: ConfigFile, store: Store) -> bool:
 
 
 def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
-    """What a broker demands of its side stores before it starts (`TimerWheel`, `CompactionStore#load`).
+    """Check what a broker demands of its side stores before it starts (`TimerWheel`, `CompactionStore#load`).
 
     Args:
         configs: of the store.
@@ -237,7 +237,7 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
 
 
 def demand_openable_files(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
-    """What a broker does with a FIFO, a directory and the like where it opens a file (`tests/broker/test_nodes.py`).
+    """Check for a FIFO, a directory and the like where a broker opens a file (`tests/broker/test_nodes.py`).
 
     Raises:
         LoadFailure: the broker does not start.
@@ -289,7 +289,7 @@ def _runs_timer(store: Store, rules: BrokerRules) -> bool:
 
 
 def do_topics_prevent_start(store: Store, rules: BrokerRules) -> bool:
-    """Whether a broker does not start because of the file of its topics, or of the copy."""
+    """True if a broker does not start because of the file of its topics, or of the backup."""
     configs = StoreConfigs(store.view)
     return TOPICS in blocking_configs(store, rules, configs) or bool(_nameless_topics(rules, configs))
 

@@ -1,4 +1,4 @@
-"""The log while a broker loads and starts: scan, truncation, and what dispatch reads on after the start.
+"""The log while a broker loads and starts: scan, truncation, and the records that are dispatched after the start.
 
 Broker: `CommitLog#recoverNormally`, `#recoverAbnormally`, `ReputMessageService#doReput`.
 """
@@ -46,7 +46,7 @@ _TIME = Struct(">q")
 
 @dataclass(frozen=True)
 class FirstRecord:
-    """What the start-file tests see of a file's first bytes.
+    """First bytes of a file as the start-file tests see them.
 
     Attributes:
         has_magic: whether a message's magic that the version knows stands there.
@@ -112,7 +112,7 @@ class StartChoice:
         return first
 
     def matches(self, segment: Segment, *, crashed: bool) -> bool:
-        """Whether this side lets recovery begin with a file (`CommitLog#isMappedFileMatchedRecover`)."""
+        """True if this side lets recovery begin with a file (`CommitLog#isMappedFileMatchedRecover`)."""
         rules = self.rules
         if not crashed and rules.normal_start is NormalStart.START_BELOW_QUEUES:
             return segment.start <= self.queues_end
@@ -149,7 +149,7 @@ class StartChoice:
 
 @dataclass(frozen=True)
 class ScanResult:
-    """What a scan found: the physical offsets at which it began and ended, and what stopped it."""
+    """Result of a scan: the physical offsets at which it began and ended, and why it stopped."""
 
     begin: int
     end: int
@@ -162,7 +162,7 @@ class ScanResult:
 
 
 class Records(NamedTuple):
-    """Good records one after the other, with what dispatch needs of them.
+    """Adjacent good records, with the fields that dispatch needs.
 
     `own_offset` is there where a single record says that it lies elsewhere than it does: dispatch believes it.
     """
@@ -190,7 +190,7 @@ class FileEnd:
 
 
 class PlainRecords:
-    """How far the files of one log are known to begin with plain records; any thread may ask and tell.
+    """Known ends of the plain records at the start of a log's files; safe to use from any thread.
 
     A plain record is one that all versions take for good.
     """
@@ -297,7 +297,7 @@ class FileScan:
         return FileEnd(position, is_blank=False, size=checked.size, verdict=verdict), position
 
     def _are_doubtful(self, rows: Rows) -> NDArray[np.bool_]:
-        """For each row whether this broker may see something else than a good record."""
+        """Mask of the rows that may not be a good record to this broker."""
         if self.checker.needs_record_crc:
             return np.ones(rows.size, np.bool_)
         doubtful: NDArray[np.bool_] = (rows["verdict"] != Verdict.GOOD) | (rows["magic"] == commitlog.MAGIC_BLANK)
@@ -343,7 +343,7 @@ class LogState:
         return self.segments[0].start if self.segments else -1
 
     def first_record(self, segment: Segment) -> FirstRecord:
-        """What stands at the start of a file.
+        """First record of a file.
 
         Raises:
             LoadFailure: the broker runs out of memory over it.
@@ -475,7 +475,7 @@ class LogState:
             yield from options.walk(split).batches()
 
     def _readable_end(self, segment: Segment) -> int:
-        """Up to where a file is read: each file that the log's end lies in is cut there, also beside another such."""
+        """File position up to which a file is read: it is cut at the log's end, also if other files are."""
         return (
             segment.start + self._cut_at % segment.size if segment.start <= self._cut_at < segment.end else segment.end
         )

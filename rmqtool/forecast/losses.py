@@ -1,4 +1,4 @@
-"""What a start costs: messages that are intact in the log now and are not served afterwards, and damage that stays.
+"""Losses of a start: messages that are intact in the log now and not served afterwards, and damage that stays.
 
 The log is scanned as the judge sees it, after damage too. A message counts as served if a unit of its queue, between
 minimum and maximum, points to it with room for it, and its bytes lie inside the log (`DefaultMessageStore#getMessage`).
@@ -52,7 +52,7 @@ from rmqtool.store.view import StoreView
 MISSED_MAX: Final = 2_000_000
 """Records that are looked for elsewhere than at their place together."""
 MISSED_BYTES: Final = 64
-"""What such a record takes."""
+"""Memory for such a record."""
 HIGHEST_MAX: Final = 1 << 20
 HIGHEST_BYTES: Final = 192
 """Queue offsets that are kept of clean files without a limit, and what one takes."""
@@ -63,7 +63,7 @@ _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
 
 @dataclass
 class LossReport:
-    """What was counted."""
+    """Counted losses."""
 
     messages: int = 0
     bytes: int = 0
@@ -192,7 +192,7 @@ class LossCounter:
                 losses.by_topic[topic] += lost
 
     def _placed_highest(self, split: Split, segment: Segment, options: ScanOptions) -> dict[QueueName, int] | None:
-        """The highest queue offsets in a file of which all units were seen, and are served; None of any other file."""
+        """Highest queue offsets in a file of which all units were seen, and are served; None for any other file."""
         if self._index is not None or self._overlapping or segment.path not in self._kept:
             return None
         count, end = options.known_messages(split) or (-1, 0)
@@ -289,7 +289,7 @@ class LossCounter:
                 self._look_anywhere()
 
     def _look_anywhere(self) -> None:
-        """Look for the records that are not at their place, many at a time, for each look reads a whole queue."""
+        """Find the records that are not at their place, many at a time, since each search reads a whole queue."""
         for name, parts in self._missed.items():
             missed = RecordArrays(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
             self._miss(name, missed.some(~self._served[name].has_anywhere(missed)))
@@ -319,7 +319,7 @@ class LossCounter:
 
 
 class _Order:
-    """Tells where topics begin again by the order of their records alone.
+    """Finds where topics begin again by the order of their records alone.
 
     A single record that steps back says nothing, for its header may be wrong: two have to follow each other. Where a
     queue shows it like this, single records of other queues are new too, if they lie behind the last old one.
@@ -342,7 +342,7 @@ class _Order:
         """The last of these records of each queue."""
 
     def take(self, by_queue: Iterable[tuple[QueueName, QueueEntries]]) -> list[tuple[str, int]]:
-        """Take the next records of all queues; the topics and places where one steps back."""
+        """Take the next records of all queues; return the topics and places where one steps back."""
         begins: list[tuple[int, QueueName]] = []
         steps_back: list[tuple[str, int]] = []
         old_ends: dict[str, int] = {}
@@ -390,7 +390,7 @@ class _Unserved:
     """Messages of one topic that are not served, counted between the places where its queues start."""
 
     def __init__(self, starts: Iterable[LiveStart], in_store: AbstractSet[int]) -> None:
-        """`in_store` are the queues with units before the start: these tell where the topic began again."""
+        """`in_store` are the queues with units before the start: these show where the topic began again."""
         self._in_store = in_store
         self._starts = sorted(starts, key=lambda start: start.physical_offset)
         self._places = np.array([start.physical_offset for start in self._starts], np.int64)
@@ -402,7 +402,7 @@ class _Unserved:
         """Queues whose first place, or a later one, an older record had."""
 
     def take(self, queue_id: int, records: RecordArrays) -> None:
-        """Take records of a queue; what comes after its first unit continues it, and nobody has removed it."""
+        """Take records of a queue; those after its first unit continue it, and were not removed."""
         counted = records
         start = next((start for start in self._starts if start.queue_id == queue_id), None)
         if start is not None and queue_id in self._in_store:
@@ -419,7 +419,7 @@ class _Unserved:
                 self._again.add(start)
 
     def split(self, physical_offset: int) -> None:
-        """Count messages before and from a place on apart; none from there on has been taken yet."""
+        """Count messages before and after a physical offset apart; none from there on has been taken yet."""
         number = int(np.searchsorted(self._places, physical_offset))
         self._places = np.insert(self._places, number, physical_offset)
         self._counts = np.insert(self._counts, number + 1, 0, axis=0)
@@ -442,7 +442,6 @@ class _Unserved:
 
     @property
     def count(self) -> int:
-        """How many messages there are."""
         return int(self._counts[:, 0].sum() + self._following[0])
 
     def divided(self, end: int) -> tuple[int, int, int]:
@@ -453,7 +452,7 @@ class _Unserved:
 
 
 def _says_its_place(rules: BrokerRules, view: StoreView, by_start: Mapping[int, Segment], start: LiveStart) -> bool:
-    """Whether the record at the place of a unit says that it has this place in this queue."""
+    """True if the record of a unit confirms its place in this queue."""
     segment = next((one for one in by_start.values() if one.start <= start.physical_offset < one.end), None)
     if segment is None:
         return False

@@ -1,4 +1,4 @@
-"""What a forecast takes from the broker's configuration; the defaults are the broker's own."""
+"""Options of a forecast from the broker's configuration; the defaults are the broker's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARRAY_MAX: Final = (1 << 31) - 3
 
 @dataclass(frozen=True)
 class ForecastOptions:
-    """Settings of the broker, and how much of the log is looked at beside what the broker reads.
+    """Settings of the broker, and how much of the log is read besides the part that the broker reads.
 
     Attributes:
         delays_ms: of the broker's delay levels.
@@ -66,12 +66,12 @@ class ForecastOptions:
 
     @property
     def enters_index(self) -> bool:
-        """Whether new entries of the index are looked at."""
+        """True if new entries of the index are simulated."""
         return self.index_enabled and self.count_index
 
 
 def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
-    """What the broker's properties file says of a start."""
+    """Forecast options from the broker's properties file."""
     options = ForecastOptions()
     if conf is None:
         return options

@@ -1,4 +1,4 @@
-"""What changes, and why, when a store goes from one broker version to another: reasons, each with what it costs.
+"""Changes when a store goes from one broker version to another: reasons, each with its cost.
 
 What a reason costs is the difference between two forecasts: the start of the later broker, and the same start if it
 were like the earlier broker in this alone.
@@ -51,7 +51,7 @@ Rows = NDArray[np.void]
 
 @dataclass(frozen=True)
 class FeatureCount:
-    """How often a store has something.
+    """Number of occurrences of a feature in a store.
 
     Attributes:
         count: None where that could not be counted.
@@ -69,7 +69,7 @@ class FeatureCount:
 
     @property
     def is_there(self) -> bool:
-        """Whether the store has it, as far as that is known."""
+        """True if the store has it, as far as that is known."""
         return self.count is None or self.count > 0
 
 
@@ -137,12 +137,12 @@ class ChangeReason:
 
     @property
     def sentence(self) -> str:
-        """What there is, and what the later broker does with it."""
+        """What there is, and how the later broker handles it, as a sentence."""
         return self.why if self.amount is None else f"{self.amount}: {self.why}"
 
     @property
     def is_harmless(self) -> bool:
-        """Whether no message is affected, as far as that was counted."""
+        """True if no message is affected, as far as that was counted."""
         return self.harm == ChangeHarm.MEASURED.value and not (self.lost_messages or self.prevents_start)
 
 
@@ -161,7 +161,7 @@ class Preflight:
 
     @property
     def harmful(self) -> tuple[ChangeReason, ...]:
-        """The reasons that affect messages beside what the forecast counts."""
+        """The reasons that affect messages besides the losses in the forecast."""
         return tuple(reason for reason in self.reasons if reason.harm != ChangeHarm.MEASURED.value)
 
     def changes_json(self) -> list[dict[str, Any]]:
@@ -183,7 +183,7 @@ def preflight(
     forecasts: Mapping[str, Forecast],
     conf: BrokerConf | None = None,
 ) -> Preflight:
-    """Tell what changes, and why.
+    """Find the changes, and their reasons.
 
     Args:
         store: as the later broker looks at it.
@@ -247,7 +247,6 @@ class _Starts:
         self._reads = ReadCache()
 
     def reason(self, change: VersionChange, count: FeatureCount) -> ChangeReason:
-        """The reason with what it costs."""
         lost, prevents, unindexed = self._cost(self._without(change))
         command = change.command.format(to=self._after.version) if change.command is not None else None
         feature = change.feature
@@ -268,7 +267,7 @@ class _Starts:
         )
 
     def reasons_of_settings(self, conf: BrokerConf) -> Iterator[ChangeReason]:
-        """What the later broker reads otherwise, or not at all, in the properties file of the earlier one."""
+        """Settings that the later broker reads differently, or not at all, in the earlier one's properties file."""
         was, settings = conf.read_as(read_settings(self._before)).settings(), conf.settings()
         fields = [
             name
@@ -287,7 +286,7 @@ class _Starts:
         )  # fmt: skip
 
     def _cost(self, without: Forecast | None) -> tuple[int, bool, int]:
-        """What is lost, whether the start is prevented, and what is not indexed, only because of one difference."""
+        """Lost messages, True if the start is prevented, and messages not indexed, only because of one difference."""
         start = self._start
         if start is None or without is None:
             return 0, False, 0
@@ -297,7 +296,7 @@ class _Starts:
         return max(0, _lost(start) - _lost(without)), False, max(0, unindexed)
 
     def is_worse(self, earlier: Forecast | None) -> bool:
-        """Whether the later broker loses more than the earlier one, or does not start where that does."""
+        """True if the later broker loses more than the earlier one, or does not start where that does."""
         if self._start is None or earlier is None or not earlier.starts:
             return False
         return not self._start.starts or _lost(self._start) > _lost(earlier)

@@ -1,4 +1,4 @@
-"""A queue while a broker loads and starts: which files it has, where it ends, what it counts as entered.
+"""A queue while a broker loads and starts: its files, its end, and the records that count as entered.
 
 Broker: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`, and the same of `BatchConsumeQueue`.
 """
@@ -203,7 +203,7 @@ class QueueState:
         loaded.end, self.enters_in_place = 0, False
 
     def _is_entered_below(self, log_end: int) -> bool:
-        """Whether all that was entered last lies below the log's end, of a queue whose units rise."""
+        """True if all that was entered last is below the log's end, for a queue whose units rise."""
         starts_count = self.rules.queue_end_is_record_start
         return not self.is_batch and self.physical_end + (1 if starts_count else 0) <= log_end
 
@@ -280,7 +280,7 @@ class QueueState:
         return self.queue(0).max_queue_offset if self.is_batch else self.loaded.end // UNIT_SIZE
 
     def _writer(self) -> QueueWriter | BatchQueueWriter:
-        """A writer that continues at the end. It is made for each call: kept, there would be one for each queue."""
+        """A writer that continues at the end; made for each call, as keeping one for each queue takes memory."""
         last, size = self.loaded.last, self.loaded.file_size
         start, path = (last.start, last.path) if last is not None else (None, None)
         end = QueueEnd(start, self.loaded.end, self.physical_end, path)
@@ -293,7 +293,7 @@ class QueueState:
         self._overlay.remove(segment.path)
 
     def _accepted_units(self, segment: Segment, log_end: int) -> int:
-        """How many units of a file stay when it is read again; the first one is not tested."""
+        """Number of units of a file that stay when it is read again; the first one is not tested."""
         import numpy as np
 
         size = self.loaded.kind.size

@@ -41,7 +41,7 @@ class RecordArrays(NamedTuple):
     queue_offsets: Int64s
 
     def fit(self, numbers: NDArray[np.intp], units: NDArray[np.void]) -> Bools:
-        """Whether each unit holds the record of that number whole, and can be read itself."""
+        """Mask of the units that hold the record of their number whole, and can be read themselves."""
         sizes = units["record_size"].astype(np.int64)
         fitting: Bools = (sizes >= self.sizes[numbers]) & (
             self.physical_offsets[numbers] + sizes <= self.limits[numbers]

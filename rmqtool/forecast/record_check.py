@@ -58,16 +58,16 @@ class RecordCheck:
 
     @property
     def needs_record_crc(self) -> bool:
-        """Whether a record must carry a right checksum over all of it, and its body's checksum does not count."""
+        """True if a record must have a right checksum over all of it, and its body's checksum does not count."""
         return self.options.record_crc and self.rules.record_crc and self.checks_crc
 
     @property
     def checks_crc(self) -> bool:
-        """Whether a wrong checksum ends the log."""
+        """True if a wrong checksum ends the log."""
         return self.options.check_crc and not self.lenient
 
     def check(self, walk: Walk, position: int) -> Checked:
-        """Check what lies at a file position.
+        """Check the record at a file position.
 
         Raises:
             LoadFailure: the broker runs out of memory over a size field.
@@ -125,7 +125,7 @@ class RecordCheck:
         return True
 
     def _claimed_size(self, walk: Walk, position: int, row: Row, verdict: Verdict) -> int:
-        """The size where all fields can be read though the lengths disagree, else -1; only dispatch asks for it."""
+        """The size where all fields can be read though the lengths disagree, else -1; only dispatch needs it."""
         if not self.lenient or row.magic not in MESSAGE_MAGICS or row.size <= 0 or verdict == Verdict.UNREADABLE_RANGE:
             return NO_RECORD
         if row.magic == commitlog.MAGIC_V2 and not self.rules.reads_v2:

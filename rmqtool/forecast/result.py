@@ -1,4 +1,4 @@
-"""What a forecast says: plain data, with the names that the JSON of `rmqtool forecast` has."""
+"""Result of a forecast: plain data, with the names that the JSON of `rmqtool forecast` has."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class QueueForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a broker of one version would do at its next start. Offsets in the log are physical, files as in the store.
+    """Forecast of the next start of a broker version. Offsets in the log are physical, files as in the store.
 
     Attributes:
         broker_version: the version asked for.
@@ -107,7 +107,7 @@ class Forecast:
 
 
 def side_harms(forecasts: Sequence[Forecast], *, has_index: bool = True) -> list[str]:
-    """What harms consumers and queries though no message is lost, as sentences; the worst of several starts.
+    """Harm to consumers and queries though no message is lost, as sentences; the worst of several starts.
 
     Args:
         has_index: whether the broker makes an index, as far as anything tells; without one no key is missed.
@@ -143,7 +143,7 @@ class TakenRun:
 
 @dataclass(frozen=True)
 class Floor:
-    """What a plan makes of what consumers get; all numbers are messages.
+    """Effect of a plan on the messages that consumers get; all numbers are messages.
 
     Attributes:
         kept: at the same offset before and after.
@@ -163,7 +163,7 @@ class Floor:
 
     @property
     def is_lowered(self) -> bool:
-        """Whether consumers lose something that they get today."""
+        """True if consumers lose something that they get today."""
         return self.taken_away + self.moved > 0
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which records a queue of files serves: those that a unit between its minimum and its maximum leads to."""
+"""Records that a queue of files serves: those of units between its minimum and its maximum."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ServedUnits:
             yield first, end
 
     def between(self, first: int, end: int) -> ServedPlaces:
-        """What a client gets from a queue offset up to another one.
+        """Messages that a client gets from a queue offset up to another one.
 
         Raises:
             UnreadableError: a queue file cannot be read.
@@ -152,7 +152,7 @@ class ServedUnits:
         return is_served
 
     def has_span(self, low: int, high: int, contents: Mapping[str, Hashable] | None) -> bool:
-        """Whether a client gets all units from a queue offset up to another one, of files that are still the same.
+        """True if a client gets all units from a queue offset up to another one, of files that are still the same.
 
         Args:
             contents: identities of the files when the units were seen; None: the start itself entered them.
@@ -238,7 +238,7 @@ class ServedUnits:
         return min(whole * self._unit_size, max(0, self._end - segment.start))
 
     def _units(self, segment: Segment, start: int, end: int) -> Units:
-        """Units of a file; one that no pull can pass leads nowhere, for its address leads to what makes brokers throw.
+        """Units of a file; one that no pull can pass leads nowhere, because its address makes brokers throw.
 
         Brokers since 5.0 look at the next unit of the file before they end a pull.
         """
@@ -262,7 +262,7 @@ class ServedUnits:
 def served_by_queue(
     queues: Mapping[QueueName, QueueState | DatabaseQueueState], log_minimum: int
 ) -> dict[QueueName, ServedUnits | DatabaseServedUnits]:
-    """What each queue serves after a start."""
+    """Served units of each queue after a start."""
     return {
         name: DatabaseServedUnits(state, log_minimum)
         if isinstance(state, DatabaseQueueState)
@@ -318,7 +318,7 @@ def pulled_units(
 
 
 def given_units(bases: Int64s, ends: Int64s, at: int, stop: int) -> tuple[Bools, int]:
-    """Which units of a file are given to a client that is at a queue offset, and where it is at or after `stop`."""
+    """Mask of the units of a file that a client at a queue offset gets, and its offset at or after `stop`."""
     given = np.zeros(bases.size, np.bool_)
     if (ends > bases).all() and (bases[1:] >= ends[:-1]).all():
         given = (bases < stop) & (np.append(bases[1:], JAVA_LONG_MAX) > at)

@@ -131,7 +131,7 @@ class LoadedSide:
 
 @dataclass(frozen=True)
 class QueueSides:
-    """All sides that a broker loads, files first; `roles` say what each is for."""
+    """All sides that a broker loads, files first; `roles` has the use of each."""
 
     sides: tuple[LoadedSide, ...]
     roles: QueueRoles
@@ -375,7 +375,7 @@ class Simulation(Closable):
 
     @contextmanager
     def _obstacle(self) -> Iterator[None]:
-        """Continue after what keeps the broker from starting, where that is asked for."""
+        """Continue after an error that keeps the broker from starting, where the options say so."""
         try:
             yield
         except LoadFailure:
@@ -491,7 +491,7 @@ class Simulation(Closable):
         self._fill_queue_table()
 
     def _dispatch_all(self, records: Generator[Records, None, int | None]) -> int | None:
-        """Enter what a part of the log gives; the value is the generator's."""
+        """Enter the records of a part of the log; return the generator's value."""
         while True:
             try:
                 self._dispatch(next(records))
@@ -545,7 +545,6 @@ class Simulation(Closable):
                     queue.correct_minimum(self.log.minimum)
 
     def _read_checkpoint(self) -> Checkpoint:
-        """The fields that the version knows."""
         entry = self.store.first(FileKind.CHECKPOINT)
         if entry is None:
             return Checkpoint()
@@ -555,7 +554,6 @@ class Simulation(Closable):
         return Checkpoint(*(getattr(checkpoint, name) for name in CHECKPOINT_FIELDS[:count]))
 
     def _queue_sides(self) -> QueueSides:
-        """The sides that the version loads, as far as the store has them."""
         store, rules, roles = self.store, self.rules, self.store.settings.queue_roles
         if rules.rocksdb_queues and store.queue_database is not None:
             return QueueSides((self._database_side(store.queue_database),), ONLY_ROCKSDB)

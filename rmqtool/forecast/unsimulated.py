@@ -1,4 +1,4 @@
-"""Settings that change what a start does, or where it looks, and that no forecast simulates: a result names them.
+"""Settings that change a start, or its paths, and that no forecast simulates: a result names them.
 
 Every setting of every version has its effect in `engine/rules/settings.txt`: an option of the forecast simulates it,
 this file names it, or it has none on what a start finds and serves. A test holds the three against each other.

@@ -126,7 +126,7 @@ BODY_LENGTH_AT: Final = MESSAGE_V1.position("body_length")
 HEAD_SIZE: Final = BODY_LENGTH_AT + 4
 """Bytes before the body with both hosts IPv4."""
 HEAD_SIZE_MAX: Final = HEAD_SIZE + 2 * V6_EXTRA
-"""The same with both hosts IPv6."""
+"""Size of the header with both hosts IPv6."""
 RECORD_SIZE_MIN: Final = HEAD_SIZE + 1 + 2
 """A version 1 record with empty body, topic and properties."""
 

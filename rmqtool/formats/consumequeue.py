@@ -73,7 +73,7 @@ assert BATCH_UNIT.size == BATCH_UNIT_SIZE
 
 
 def is_extension_address(tags_code: int) -> bool:
-    """Whether a unit's tags code is an address in the queue's extension files."""
+    """True if a unit's tags code is an address in the queue's extension files."""
     return tags_code <= EXTENSION_ADDRESS_MAX
 
 

@@ -40,7 +40,7 @@ class Epochs:
 
 
 def parse_epochs(raw: bytes) -> Epochs:
-    """What a broker reads from the file: the number of entries, their CRC-32, and a line `epoch-offset` for each."""
+    """Parse the file as a broker does: the number of entries, their CRC-32, and a line `epoch-offset` for each."""
     try:
         lines = _LINE_END.split(raw.decode("utf-8"))
     except UnicodeDecodeError:
@@ -102,7 +102,7 @@ def identity_problem(raw: bytes) -> str | None:
 
 
 def _epoch_ends(epochs: Mapping[int, int], log_end: int) -> dict[int, int]:
-    """Where each epoch ends: where the next one starts, the last one with the log if it starts there or before."""
+    """End of each epoch: the start of the next one; the last one ends with the log if it starts there or before."""
     numbers = sorted(epochs)
     ends = {epoch: epochs[following] for epoch, following in pairwise(numbers)}
     return ends | {numbers[-1]: log_end if epochs[numbers[-1]] <= log_end else JAVA_LONG_MAX}

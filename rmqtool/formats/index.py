@@ -45,7 +45,7 @@ class IndexHeader:
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """The header at the start of some bytes; what a short file lacks counts as zeros, as in a mapped file."""
+        """The header at the start of some bytes; missing bytes of a short file count as zeros, as in a mapped file."""
         return cls(*_HEADER_NUMBERS.unpack(raw[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0")))
 
     def build(self) -> bytes:
@@ -103,10 +103,10 @@ def key_hash(text: str) -> int:
 
 
 def key_text(topic: str, key: str) -> str:
-    """What is hashed for a key or a unique key (`IndexService#buildKey`)."""
+    """Text that is hashed for a key or a unique key (`IndexService#buildKey`)."""
     return f"{topic}#{key}"
 
 
 def tag_text(topic: str, tags: str) -> str:
-    """What is hashed for a tag, from 5.4.0 on."""
+    """Text that is hashed for a tag, from 5.4.0 on."""
     return f"{topic}#T#{tags}"

@@ -46,7 +46,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments, and continued ones joined; only a line of which nothing is there yet can be a comment."""
+    """Lines without comments, and continued ones joined; only the start of a joined line can be a comment."""
     line = ""
     for natural in re.split(r"\r\n|\r|\n", text):
         part = natural.lstrip(_BLANKS)

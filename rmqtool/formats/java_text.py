@@ -39,5 +39,5 @@ def java_hash_of_bytes(raw: bytes) -> int:
 
 
 def java_length(text: str) -> int:
-    """Length in UTF-16 code units, which is what `String.length` counts."""
+    """Length in UTF-16 code units, as `String.length` counts it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-be", "surrogatepass")) // 2

@@ -115,7 +115,7 @@ def create_unique_key(address: bytes, now: datetime, counter: int) -> str:
 
 
 def message_ids(text: str) -> tuple[str, ...]:
-    """The ids in what a client, a console or a log prints: quoted, named (`msgId=...`), or several of one batch.
+    """The ids in the output of a client, a console or a log: quoted, named (`msgId=...`), or several of one batch.
 
     A text without any hexadecimal number of an id's length is an id of its own: a producer may give any.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
-"""What the topic's name begins with; the name of the cluster follows."""
+"""Prefix of the topic's name; the name of the cluster follows."""
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 CHECK_POINT: Final = "ck"
 ACKNOWLEDGEMENT: Final = "ack"

@@ -8,7 +8,7 @@ QueueName = tuple[str, int]
 QueueKey = tuple[bytes, int]
 """A queue as records name it."""
 TypedQueueKey = tuple[bytes, int, bool]
-"""The same, and whether it is a batch queue: a topic that changed its type has queues of both."""
+"""Key of a queue, with True for a batch queue: a topic that changed its type has queues of both."""
 
 
 def topic_text(name: bytes) -> str:
@@ -32,5 +32,5 @@ def queue_key(topic: str, queue_id: int) -> QueueKey:
 
 
 def unsafe_name(name: str) -> bool:
-    """Whether a topic's name leads anywhere but to a directory of its own."""
+    """True if a topic's name leads anywhere but to a directory of its own."""
     return name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > 255

@@ -14,7 +14,7 @@ PROPERTY_SIZE: Final = len(RECORD_CRC) + 1 + DIGITS + 1
 """The last bytes of a record that carries the property: name, 0x01, ten digits, 0x02."""
 assert PROPERTY_SIZE == 20
 _FITTING: Final = (*(bytes((byte,)) for byte in RECORD_CRC.encode() + b"\x01"), *[b"0123456789"] * DIGITS, b"\x02")
-"""What each of them may be."""
+"""Allowed bytes at each position."""
 _CONTINUATION_MAX: Final = 3
 """Bytes of a UTF-8 character after its first."""
 
@@ -54,13 +54,13 @@ def stored_record_crc(record: bytes) -> int | None:
 
 
 def record_crc_matches(record: bytes) -> bool | None:
-    """Whether the whole-record CRC is right; None if the record carries none."""
+    """True if the whole-record CRC is right; None if the record has none."""
     stored = stored_record_crc(record)
     return None if stored is None else stored == masked_crc(record[:-PROPERTY_SIZE])
 
 
 def is_record_crc_lost(record: bytes) -> bool:
-    """Whether a whole-record CRC was overwritten: zeros replace some of its bytes, or bytes there are no text."""
+    """True if a whole-record CRC was overwritten: zeros replace some of its bytes, or bytes there are not text."""
     block = record[-PROPERTY_SIZE:]
     if 0 in block and all(byte == 0 or byte in fitting for byte, fitting in zip(block, _FITTING, strict=True)):
         return True
@@ -68,7 +68,7 @@ def is_record_crc_lost(record: bytes) -> bool:
 
 
 def _ends_in_text(block: bytes) -> bool:
-    """Whether bytes are UTF-8, of which the first character may begin before them."""
+    """True if bytes are UTF-8, of which the first character may begin before them."""
     started = next((at for at in range(_CONTINUATION_MAX) if block[at] & 0xC0 != 0x80), _CONTINUATION_MAX)
     try:
         block[started:].decode()

@@ -1,4 +1,4 @@
-"""The numbers of the remoting protocol: what is asked, and how it is answered.
+"""The numbers of the remoting protocol: codes of requests and responses.
 
 Broker: `RequestCode`, `ResponseCode`, `RemotingSysResponseCode`, `PermName`, `PullSysFlag`.
 """

@@ -1,4 +1,4 @@
-"""What master and slave send each other to replicate the commit log: the slave's report, the master's header.
+"""Messages of master and slave for the replication of the commit log: the slave's report, the master's header.
 
 Broker: `DefaultHAClient`, `HAConnection` (4.x), `DefaultHAConnection` (5.x). Nothing precedes the first report.
 """

@@ -50,5 +50,5 @@ def compression(sys_flag: int) -> str | None:
 
 
 def takes_queue_entry(sys_flag: int) -> bool:
-    """Whether the record is dispatched to a consume queue: PREPARED and ROLLBACK are not."""
+    """True if the record is dispatched to a consume queue: PREPARED and ROLLBACK are not."""
     return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)

@@ -107,7 +107,7 @@ assert [field.name for field in fields(TimerCheck)] == [field.name for field in 
 
 
 def is_unit_magic(magic: int) -> bool:
-    """Whether a broker takes the bits for those of a unit (`TimerMessageStore#isMagicOK`)."""
+    """True if a broker takes the bits for those of a unit (`TimerMessageStore#isMagicOK`)."""
     return 0 <= magic <= 0xF
 
 

@@ -1,4 +1,4 @@
-"""What a repair replaces a lost message with: a record in the log, and a unit in its queue that nobody can read.
+"""Replacement of a lost message by a repair: a record in the log, and a unit in its queue that nobody can read.
 
 No broker writes either, and every one skips both: see the section "What a repair leaves" of docs/salvage.md.
 """
@@ -28,7 +28,7 @@ The last unit of a queue is longer: it reaches to the end of its tombstone.
 
 
 def are_dead(units: NDArray[Any], log_file_size: int) -> NDArray[Any]:
-    """Which of some units are dead: no record begins so few bytes before a log file's end."""
+    """Mask of the dead units: their records would begin too few bytes before a log file's end."""
     before_file = (units["physical_offset"] + DEAD_BEFORE) % min(log_file_size, JAVA_LONG_MAX) == 0
     is_far = units["physical_offset"] > 0
     dead: NDArray[Any] = before_file & is_far & (units["record_size"] >= DEAD_SIZE) & (units["tags_code"] == 0)

@@ -1,4 +1,4 @@
-"""What a person chooses by name: tables, profiles, forms, groups, places to search. Light, for commands list them."""
+"""Choices by name: tables, profiles, forms, groups, places to search. Light, as commands list them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TableName(StrEnum):
 
 
 class Profile(StrEnum):
-    """Which columns messages have."""
+    """Columns of messages."""
 
     HEADERS = "headers"
     PROPERTIES = "properties"
@@ -23,7 +23,7 @@ class Profile(StrEnum):
 
 
 class Form(StrEnum):
-    """How an export writes rows."""
+    """Row format of an export."""
 
     PARQUET = "parquet"
     JSON = "json"
@@ -34,7 +34,7 @@ class Form(StrEnum):
 
 
 class By(StrEnum):
-    """What messages are counted by."""
+    """Group by which messages are counted."""
 
     STORE = "store"
     TOPIC = "topic"
@@ -46,7 +46,7 @@ class By(StrEnum):
 
 
 class Where(StrEnum):
-    """What is searched."""
+    """Part of a message that is searched."""
 
     BODY = "body"
     KEYS = "keys"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 PATH_PYTHON: Final = "python3"
-"""What Spark runs where nobody has chosen a Python."""
+"""Python that Spark runs by default."""
 TASKS_PER_CORE: Final = 2
 """Each task costs Spark as long as it takes to read some tens of megabytes."""
 SPLIT_BYTES_MAX: Final = 1 << 30

@@ -1,4 +1,4 @@
-"""What a Python process of a Spark executor is spared, task by task."""
+"""Speed up the Python processes of Spark executors, task by task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmqtool.memory import keep_freed_memory
 
 @cache
 def keep_what_is_loaded() -> None:
-    """Leave what is loaded now out of later garbage collections, and keep freed memory for the next task.
+    """Exclude all loaded objects from later garbage collections, and keep freed memory for the next task.
 
     Called at the end of each task, and done once.
 

@@ -46,7 +46,7 @@ _NO_PACKAGE: Final = re.compile(r"(?:download failed|unresolved dependency): ([^
 _LOG_END_BYTES: Final = 1 << 16
 _CAUSES_MAX: Final = 32
 _RAISED: Final = re.compile(r"Traceback \(most recent call last\):\s*\n(?:[ \t]+.*\n|\s*\n)+(\S.*)")
-"""What a Python process raised, after the lines that say where."""
+"""Error of a Python process, after the lines of its traceback."""
 _MISSING_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -71,7 +71,7 @@ class SparkSettings:
 
 
 def require_pyspark() -> None:
-    """Say in one line what is missing.
+    """Report a missing prerequisite in one line.
 
     Raises:
         UnsupportedError: pyspark is not installed, or too old for data sources in Python.
@@ -159,7 +159,7 @@ def errors_told(log: Path) -> Iterator[None]:
 
 
 def root_cause(error: BaseException) -> str | None:
-    """What a failure of Spark goes back to, as Java or Python says it; None where nothing more is known."""
+    """Root cause of a failure of Spark, as Java or Python names it; None if unknown."""
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     text = None
     with suppress(Exception):  # Java may have ended, and then the error itself has to do
@@ -212,7 +212,7 @@ def write_package(archive: Path) -> None:
 
 @contextmanager
 def _watched(session: SparkSession, on_progress: OnProgress) -> Iterator[None]:
-    """Tell about the tasks of running jobs until the end."""
+    """Report the tasks of running jobs until the end."""
     ended = threading.Event()
     tracker: Any = session.sparkContext.statusTracker()
 
@@ -241,7 +241,7 @@ WAVES: Final = 32
 
 @dataclass(frozen=True)
 class SparkRunner:
-    """See `scan.runner.Runner`; each item is a task. Where a task dies with its machine, Spark runs it again."""
+    """A `scan.runner.Runner` on Spark; each item is a task. Where a task dies with its machine, Spark runs it again."""
 
     session: SparkSession
 
@@ -263,7 +263,7 @@ class SparkRunner:
 
 @dataclass(frozen=True)
 class _Guarded(Generic[Item, Result]):
-    """Work whose own errors are results: Spark would repeat it three times, and wrap what it raised."""
+    """Work whose own errors are results: Spark would repeat it three times, and wrap the error."""
 
     work: Callable[[Item], Result]
 

@@ -1,4 +1,4 @@
-"""The data source `rocketmq-store`: what Spark asks, answered by a table."""
+"""The data source `rocketmq-store`: requests of Spark, each answered by a table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RocketmqStoreSource(DataSource):
         return commented(table_of(options).schema, options.table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads the columns of a schema.
+        """Reader for the columns of a schema.
 
         It takes no filters of a query: Spark keeps a reader with its filters for all queries of a data frame
         (`test_a_frame_has_all_rows_after_a_filter_of_it` in tests/pipeline/test_source.py).
@@ -49,7 +49,7 @@ class RocketmqStoreSource(DataSource):
         return TableReader(table_of(replace(options, columns=tuple(schema.names))), schema, options.mode)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
-        """What follows the log.
+        """Stream reader that follows the log.
 
         Raises:
             UsageError: another table is asked for.

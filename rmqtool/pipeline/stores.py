@@ -133,12 +133,12 @@ def checked_stores(options: Mapping[str, str]) -> list[Store]:
 
 
 def log_bytes(stores: Iterable[Store]) -> int:
-    """Lengths of the log files of all stores, with what is only preallocated in them."""
+    """Lengths of the log files of all stores, preallocated zeros included."""
     return sum(segment.size for store in stores for segment in store.commitlog)
 
 
 def require_pyarrow() -> None:
-    """Say in one line what is missing.
+    """Report a missing prerequisite in one line.
 
     Raises:
         UnsupportedError: pyarrow is not installed.

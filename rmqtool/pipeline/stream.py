@@ -24,7 +24,7 @@ from rmqtool.store.directory import Store
 REPLACED: Final = "commitlog.replaced"
 """The log is another one than the stream has read, or was cut; it is read from its start."""
 Offsets = dict[str, Any]
-"""What a checkpoint keeps of the position in each store."""
+"""Content of a checkpoint: the position in each store."""
 
 
 class DataLossError(RmqtoolError):
@@ -59,11 +59,11 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read no further than what is flushed now."""
+        """Read no further than the log is flushed now."""
         self._target = self._flushed(self._stores(), {})
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
-        """Where the next batch ends: at what is flushed, or earlier, at the end of a file.
+        """End of the next batch: the end of the flushed log, or earlier, the end of a file.
 
         Raises:
             DataLossError: records after `start` are gone.
@@ -146,7 +146,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {store.view.label: store for store in self._options.stores()}
 
     def _begin(self, store: Store, start: Offsets) -> tuple[Position, LostRange | None]:
-        """Where reading a log continues, and what was lost before."""
+        """Position at which reading a log continues, and the range that was lost before."""
         label = store.view.label
         if label not in start:
             return Position(max(self._options.row_filter.from_physical_offset or 0, store.log_start)), None
@@ -165,7 +165,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise DataLossError(f"{label}: {message}; option failOnDataLoss=false reads what is left")
 
     def _flushed(self, stores: dict[str, Store], start: Offsets) -> dict[str, Position]:
-        """The flushed ends of logs; what lies before the last ones, or before the start, is not read again."""
+        """Flushed ends of logs; nothing before the last ones, or before the start, is read again."""
         high = self._options.row_filter.to_physical_offset
 
         def flushed(label: str) -> Position | None:

@@ -105,7 +105,7 @@ class Connection(Closable):
             raise
 
     def _frame(self, deadline: float) -> bytes:
-        """What follows the length of the next frame; only bytes that have come take memory."""
+        """Frame after its length; only bytes that have arrived take memory."""
         self._receive(LENGTH_SIZE, deadline)
         length = frame_length(bytes(self._received[:LENGTH_SIZE]))
         self._receive(LENGTH_SIZE + length, deadline)
@@ -123,7 +123,6 @@ class Connection(Closable):
 
 
 def _left(deadline: float) -> float:
-    """Seconds until a deadline."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("it took too long")

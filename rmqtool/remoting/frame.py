@@ -44,7 +44,7 @@ class Command:
 
 
 class _Header(msgspec.Struct):
-    """The header as JSON; what is not named here is of no use."""
+    """The header as JSON; other fields are not needed."""
 
     code: int
     opaque: int
@@ -97,7 +97,7 @@ def frame_length(prefix: bytes) -> int:
 
 
 def decode_frame(frame: bytes) -> Command:
-    """The command of a frame; `frame` is what follows its length, at least 4 bytes.
+    """The command of a frame; `frame` is the part after its length, at least 4 bytes.
 
     Raises:
         FrameError: it is none.
@@ -133,7 +133,7 @@ def _of_binary(header: bytes, body: bytes) -> Command:
 
 
 def _text(header: bytes, at: int, length_size: int) -> tuple[str, int]:
-    """A text with its length in front, and where it ends."""
+    """A text with its length before it, and its end."""
     length = max(0, int.from_bytes(_part(header, at, length_size), "big", signed=True))
     at += length_size
     return _part(header, at, length).decode(), at + length

@@ -1,4 +1,4 @@
-"""The requests that rmqtool sends: where a topic is, what a queue holds, one message to it, its messages from it.
+"""The requests that rmqtool sends: the route of a topic, the ends of a queue, sending and pulling messages.
 
 Broker: `RouteInfoManager#pickupTopicRouteData`, `AdminBrokerProcessor#getMaxOffset`, `SendMessageProcessor`,
 `PullMessageProcessor`.

@@ -1,4 +1,4 @@
-"""Plans log and queues of compacted topics again: what their files still have, and all that the commit log has.
+"""Plans log and queues of compacted topics again, from their files and the commit log.
 
 A broker compacts them again: without its checkpoint it begins with the first message.
 """
@@ -94,7 +94,7 @@ def compaction_sizes(store: Store) -> FileSizes:
 
 
 def _write(store: Store, names: list[QueueName], folder: Path) -> Iterator[tuple[QueueName, str]]:
-    """Write the queues; what each has got, as sentences."""
+    """Write the queues; yield each with its messages, as sentences."""
     compacted = compacted_topics(topics(read_config(store.view, TOPICS))) & {topic for topic, _ in names}
     with ExitStack() as stack:
         queues = {name: _MergedQueue(store, name, folder) for name in names}
@@ -109,7 +109,7 @@ def _write(store: Store, names: list[QueueName], folder: Path) -> Iterator[tuple
 
 
 class _MergedQueue:
-    """Merges what a compacted queue has with the messages of the commit log, which go before."""
+    """Merges the messages of a compacted queue with those of the commit log, which have priority."""
 
     def __init__(self, store: Store, name: QueueName, folder: Path) -> None:
         self.count = self.from_log = self._end = 0
@@ -119,7 +119,7 @@ class _MergedQueue:
         self._writer: CompactionWriter | None = None
 
     def append(self, message: CompactedMessage) -> None:
-        """Append a message of the commit log, after what is older."""
+        """Append a message of the commit log, after older ones."""
         self.append_old(message.queue_offset)
         self.from_log += self._append(message)
 
@@ -145,7 +145,7 @@ class _MergedQueue:
 
 
 def _old_messages(store: Store, name: QueueName) -> Iterator[CompactedMessage]:
-    """What can be read of the log of a compacted queue, by queue offset: each file has a range of its own."""
+    """Readable messages of a compacted queue's log, by queue offset: each file has a range of its own."""
 
     def messages(segment: Segment, *, with_raw: bool) -> Iterator[CompactedMessage]:
         of_topic = keyed_messages(store, {name[0]}, with_raw=with_raw, compacted=segment)
@@ -161,7 +161,7 @@ def _old_messages(store: Store, name: QueueName) -> Iterator[CompactedMessage]:
 
 
 def _entries(store: Store, name: QueueName) -> Iterator[Entry]:
-    """All files of a compacted queue, those that a compaction left too."""
+    """All files of a compacted queue, also those left by a compaction."""
     folders = tuple(f"{root}/{name[0]}/{name[1]}/" for root in (LOG_DIRECTORY, QUEUE_DIRECTORY))
     for kind in _KINDS:
         yield from (entry for entry in store.files.get(kind, ()) if entry.path.startswith(folders))

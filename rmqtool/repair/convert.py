@@ -68,10 +68,10 @@ SETTINGS = {
     QueueSide.FILE: "storeType=default",
     QueueSide.BOTH: "rocksdbCQDoubleWriteEnable=true",
 }
-"""What the broker's properties file must say before the broker starts."""
+"""Settings that the broker's properties file needs before the broker starts."""
 _PLAIN_LOG: Final = "commitlog"
 _REMOVED: Final = (FileKind.INDEX, FileKind.CHECKPOINT, FileKind.DLEDGER)
-"""What leads to a log by more than where its records lie, or belongs to DLedger."""
+"""Files that depend on more of a log than the offsets of its records, or belong to DLedger."""
 _MESSAGES: Final = "the messages of the DLedger log"
 _OFFSETS_CHANGED: Final = "the physical offsets of the plain commit log"
 _WITH_OFFSETS: Final = {
@@ -80,7 +80,7 @@ _WITH_OFFSETS: Final = {
     FileKind.POP_ROCKSDB: "the state of pop consumers in RocksDB",
     FileKind.TIERED: "a tiered store",
 }
-"""What may hold physical offsets of the log, and is not built again."""
+"""Files that may hold physical offsets of the log, and are not rebuilt."""
 _BLOCK_UNITS: Final = 1 << 16
 
 
@@ -92,7 +92,7 @@ def plan_convert(
     options: BuildOptions,
     on_progress: OnProgress | None = None,
 ) -> PlannedRepair:
-    """Build what a side lacks, and find the steps that leave the queues there only.
+    """Build the missing queues of a side, and find the steps that leave the queues there only.
 
     Args:
         staging: an empty directory, which must stay until the plan is applied.
@@ -148,7 +148,7 @@ def _remove(store: Store, kinds: tuple[FileKind, ...], why: str) -> Iterator[Ste
 
 
 def _ends_in_files(store: Store, rules: BrokerRules) -> Iterator[tuple[QueueKey, StoredEnd]]:
-    """The last unit of each queue in files: where all its messages have expired, only that tells its next offset."""
+    """Last unit of each queue in files: where all its messages have expired, only that shows its next offset."""
     with OpenFiles(store.view) as files:
         source = QueueSource(store, rules, files, store.commitlog[0].start)
         for topic, queue_id in store.queues:
@@ -165,7 +165,7 @@ def plan_from_dledger(
     options: BuildOptions,
     on_progress: OnProgress | None = None,
 ) -> PlannedRepair:
-    """Write a plain log with the messages of a DLedger log, build what leads to it, and drop DLedger's files.
+    """Write a plain log with the messages of a DLedger log, build queues and index for it, and drop DLedger's files.
 
     Queue offsets stay, and so do the files of `config/`; physical offsets change.
 
@@ -234,7 +234,6 @@ def plan_from_dledger(
 
 
 def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
-    """The log that can be converted."""
     label = store.view.label
     if not any(log.data for log in dledger_logs(store)):
         if dledger_logs(store) and is_log_missing(store):
@@ -262,7 +261,7 @@ def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
 
 
 def _moved_queues(store: Store, moved: MovedRecords, directory: Path) -> Iterator[tuple[str, FilePart]]:
-    """The files of the consume queues, as they lead to the plain log; none of those that stay as they are.
+    """Files of the consume queues for the plain log, without those that stay as they are.
 
     What a queue has stays so, as in every repair: only it tells which messages of a topic were there before it was
     deleted and used again, and the next offset where all have expired.

@@ -40,7 +40,7 @@ _WHY: Final = "each delay level continues at the first message that was not deli
 def plan_delays(
     store: Store, rules: BrokerRules, on_progress: OnProgress | None = None, *, whole: bool = True
 ) -> PlannedRepair:
-    """Find what was delivered of each level; a step where the file says something else.
+    """Find the delivered messages of each level; return a step where the file differs.
 
     Args:
         whole: look up all messages; else those from where a broker would deliver, which shows repeats only.
@@ -113,7 +113,7 @@ class DelayTimes:
         return tuple(delays)
 
     def notes(self, steps: Iterable[Step]) -> list[str]:
-        """What a person should know of the delays, where steps write queues of delayed messages."""
+        """Notes for a person about the delays, where steps write queues of delayed messages."""
         paths = [step.path for step in steps if not isinstance(step, Remove)]
         numbers = {path.split("/")[2] for path in paths if path.startswith(_QUEUES)}
         levels = {int(number) + 1 for number in numbers if number.isascii() and number.isdigit()}
@@ -139,7 +139,7 @@ class DelayTimes:
 
 
 def delay_times(store: Store, rules: BrokerRules, conf: BrokerConf | None) -> DelayTimes:
-    """The delays of a store's levels, with what the broker's configuration says.
+    """The delays of a store's levels, by the broker's configuration.
 
     Raises:
         RefusedError: it says what are no delays.

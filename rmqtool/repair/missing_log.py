@@ -52,7 +52,7 @@ def gone_messages(before: Store, after: Store, steps: Sequence[Step]) -> Loss:
 
 
 def unmounted_text(store: Store, count: int) -> str:
-    """What a person should look at first, as a sentence.
+    """Advice on what to check first, as a sentence.
 
     Args:
         count: messages that queues or index point to and no file of the log holds; 0 if nobody has counted.

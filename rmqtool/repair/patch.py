@@ -53,7 +53,7 @@ class RangeCopy:
 
 @dataclass(frozen=True)
 class PatchRequest:
-    """What a person wants changed.
+    """Changes that a person requests.
 
     Attributes:
         path: of the file, relative to the store.
@@ -71,7 +71,7 @@ class PatchRequest:
 
 @dataclass(frozen=True)
 class Patch:
-    """The steps, what they give up, and the structure before and after."""
+    """The steps, their losses, and the structure before and after."""
 
     steps: tuple[WriteRange, ...]
     loss: Loss
@@ -80,7 +80,7 @@ class Patch:
     after: tuple[HexField, ...]
 
     def as_json(self, request: PatchRequest) -> dict[str, Any]:
-        """What the plan says of it: only fields that differ."""
+        """The patch for the plan: only fields that differ."""
         rows = [
             {"name": new.name, "position": old.position, "before": _shown(old), "after": _shown(new)}
             for old, new in zip(self.before, self.after, strict=True)
@@ -188,7 +188,7 @@ def _record(source: ByteSource, at: int, *, is_dledger: bool) -> _Structure:
 
 
 def _record_fields(raw: bytes) -> list[HexField]:
-    """The fields of a record; one whose magic is wrong is split as version 1."""
+    """Fields of a record; one whose magic is wrong is split as version 1."""
     if int.from_bytes(raw[4:8], "big", signed=True) in MESSAGE_MAGICS:
         return message_parts(_reads(raw), len(raw), len(raw))
     return parts_of(_reads(raw), len(raw), commitlog.MESSAGE_V1.fields, len(raw))
@@ -300,7 +300,7 @@ def _number(label: str, length: int, value: str) -> bytes:
 
 
 def _fix_crc(old: _Structure, fields: Mapping[str, HexField], content: bytearray) -> None:
-    """CRC over the body as it is now, and over the record if it carries one."""
+    """Set the CRC of the current body, and of the record if it has one."""
     if "body_crc" not in fields or "body_length" not in fields or old.name == dledger.ENTRY.name:
         raise UsageError(f"--fix-crc: {old.name} has no checksum that a broker checks")
     end = len(content)
@@ -324,7 +324,7 @@ def _shown(part: HexField) -> dict[str, Any]:
 
 
 def _record_around(log: _IntactLog, request: PatchRequest) -> str:
-    """Names the intact message in whose middle a structure was taken for one; empty where no message is around it."""
+    """Describe the intact message that contains the position; empty without one."""
     at = log.start + request.file_position
     around = log.rows[(log.rows["physical_offset"] < at) & (at < log.rows["physical_offset"] + log.rows["size"])]
     if request.copy is not None or not around.size:
@@ -333,7 +333,6 @@ def _record_around(log: _IntactLog, request: PatchRequest) -> str:
 
 
 def _steps(view: StoreView, path: str, old: _Structure, content: bytes, inside: str) -> Iterable[WriteRange]:
-    """One step for each field whose bytes differ."""
     why = f"patch of {old.name} at {old.position}{inside}"
     for part in old.fields:
         piece = content[part.position : part.position + part.length]
@@ -342,7 +341,7 @@ def _steps(view: StoreView, path: str, old: _Structure, content: bytes, inside: 
 
 
 def _loss(before: _IntactLog, store: Store, path: str, steps: Sequence[WriteRange]) -> Loss:
-    """Messages of the file that can be read now, and not afterwards."""
+    """Messages of the file that are readable now, and not afterwards."""
     after = Overlay(store.view)
     for step in steps:
         after.lay(step.path, step.file_position, step.content)
@@ -354,7 +353,7 @@ def _loss(before: _IntactLog, store: Store, path: str, steps: Sequence[WriteRang
 
 
 class _IntactLog(NamedTuple):
-    """The intact messages of one log file (`physical_offset`, `size`, `topic_number`), and the names of the topics."""
+    """Intact messages of one log file (`physical_offset`, `size`, `topic_number`), and the names of the topics."""
 
     start: int
     rows: NDArray[Any]

@@ -1,4 +1,4 @@
-"""Completes a plan: what is lost by it, and what every broker version would do before and after it."""
+"""Completes a plan: its losses, and the forecast of every broker version before and after it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rmqtool.store.file_kinds import FileKind
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
 START_FILE_BYTES: Final = 1536
-"""What a simulated start holds of each file of the consume queues."""
+"""Memory of a simulated start for each file of the consume queues."""
 
 
 class PlanForecasts:
@@ -123,7 +123,9 @@ class PlanForecasts:
         )
 
     def _floor(self, plan: Plan) -> Floor | None:
-        """What consumers of the chosen version get before and after; None where a start cannot be simulated."""
+        """Messages that consumers of the chosen version get before and after; None where a start cannot
+        be simulated.
+        """
         options = replace(self._options, count_index=False, lists_queues=False)
         try:
             with self._started(self._store, options) as before, self._started(self._after, options) as after:
@@ -136,14 +138,14 @@ class PlanForecasts:
             return None
 
     def _are_there(self, name: QueueName, places: ServedPlaces) -> Bools:
-        """Which units a queue of files has now."""
+        """Mask of the units that a queue of files has now."""
         if name not in self._store.queues:
             return np.full(places.sizes.size, name in self._store.batch_queues)
         directory = f"{QUEUES}/{name[0]}/{name[1]}"
         return StoredUnits(self._store).lead_to(directory, places.queue_offsets, places.physical_offsets)
 
     def _started(self, store: Store, options: ForecastOptions) -> Simulation:
-        """A start that has run, as if whatever keeps the broker from it were gone."""
+        """A simulated start that continues after errors that keep the broker from it."""
         store = with_dledger_log(store) if self._rules.dledger else store
         simulation = Simulation(store, self._rules, options, past_obstacles=True, reads=self._shared.reads)
         try:
@@ -162,7 +164,7 @@ class PlanForecasts:
         shared: SharedStarts,
         whole: bool = True,
     ) -> ForecastAfter | None:
-        """The forecast of a version; None where it cannot be made, or would read much more than was looked at."""
+        """Forecast of a version; None where it cannot be made, or would read much more than was read so far."""
         options = replace(
             self._options,
             count_whole_log=None if whole else False,
@@ -212,7 +214,7 @@ def changed_ranges(store: Store, steps: Sequence[Step]) -> Iterator[ChangedRange
 
 
 def _starts_at_once(queue_files: int) -> int:
-    """How many starts are simulated at a time: each holds what it knows of every queue."""
+    """Number of starts that are simulated at a time: each holds data of every queue."""
     return memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES + START_FILE_BYTES * queue_files)
 
 

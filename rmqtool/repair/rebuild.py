@@ -37,7 +37,7 @@ ONLY_A_PART: Final = "only a part was rebuilt: rmqtool recover repairs the rest"
 
 @dataclass(frozen=True)
 class RebuildChoice:
-    """What a person asked for; with all False everything is built that the broker dispatches.
+    """Requested parts of a rebuild; with all False everything is built that the broker dispatches.
 
     Attributes:
         topics: only queues of these; None: of all.
@@ -50,18 +50,18 @@ class RebuildChoice:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that dispatch writes is asked for."""
+        """True if all that dispatch writes is requested."""
         parts = (self.queues, self.index, self.checkpoint)
         return self.topics is None and (all(parts[:2]) or not any(parts))
 
     def includes(self, part: str) -> bool:
-        """Whether "queues", "index" or "checkpoint" is built."""
+        """True if "queues", "index" or "checkpoint" is built."""
         if self.queues or self.index or self.checkpoint:
             return bool(getattr(self, part))
         return self.topics is None or part == "queues"
 
     def includes_index(self, store: Store) -> bool:
-        """Whether the index is built: only who asks for it by name gets one that the broker does not make."""
+        """True if the index is built: one that the broker does not make is built only on explicit request."""
         return self.index or (self.includes("index") and store.settings.makes_index is not False)
 
 
@@ -167,7 +167,7 @@ def require_intact(built: BuildResult) -> None:
 
 
 def _hand_off(rules: BrokerRules, choice: RebuildChoice, built: BuildResult, steps: list[Step]) -> str | None:
-    """Steps for checkpoint and `abort`; why the latter stays."""
+    """Append steps for checkpoint and `abort`; return why the latter stays."""
     store = built.store
     stays = abort_reason(store, rules) if store.has_abort else None
     if built.bad is not None and store.has_abort:

@@ -1,4 +1,4 @@
-"""What a repair leaves: findings that a check of the store, as the plan leaves it, still has, each with the reason.
+"""Findings that a check of the store, as the plan leaves it, still has, each with the reason.
 
 A repair ends with exit code 0 only where nothing is left. The check runs over the planned store, before anything is
 changed, and reads a bounded part of the log: all of a log that is small, else what the plan looked at. Where that is
@@ -32,14 +32,14 @@ READ_AGAIN_MAX: Final = 1 << 30
 """Bytes of the log that are read once more, a second or two."""
 ABORT: Final = "store.abort-present"
 FULL: Final = "recover --full"
-"""The command that repairs what a bounded plan leaves out."""
+"""The command that repairs the rest after a bounded plan."""
 OWN: Final = ".rmqtool/"
 """Where the repair itself keeps its files, which are none of the store."""
 
 
 @dataclass(frozen=True)
 class PlanCheck:
-    """What a check of a store as a plan leaves it came to.
+    """Result of a check of a store as a plan leaves it.
 
     Attributes:
         left: what it still has.
@@ -112,7 +112,7 @@ def check_applied(
     explained: AbstractSet[tuple[str, str]] = frozenset(),
     digest: LogDigest | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Check queues and index of a repaired store: a summary, and ids of what is wrong though the plan did not name it.
+    """Check queues and index of a repaired store; return a summary, and ids of findings that the plan did not name.
 
     Args:
         begin, explained: see `PlannedRepair`.
@@ -129,7 +129,6 @@ def check_applied(
 
 
 def _is_changed(finding: Finding, steps: Sequence[Step]) -> bool:
-    """Whether a step changes what a finding is about."""
     begin = finding.file_position or 0
     end = begin + max(1, finding.length or 0)
     for step in steps:
@@ -141,7 +140,7 @@ def _is_changed(finding: Finding, steps: Sequence[Step]) -> bool:
 
 
 def _left(finding: Finding, planned: PlannedRepair) -> Remaining:
-    """A finding that is left, with the reason and the command that answers it."""
+    """A finding that is left, with the reason and the command that fixes it."""
     if finding.id == ABORT and planned.abort_stays is not None:
         return Remaining(finding, planned.abort_stays)
     known = {(before.id, before.file) for before in planned.findings}

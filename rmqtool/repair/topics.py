@@ -108,7 +108,7 @@ def plan_topics(store: Store, rules: BrokerRules, restored: frozenset[str] | Non
 
 
 def _with_right_entries(config: ConfigFile) -> tuple[dict[Any, Any], list[str]]:
-    """What a file of topics has, each entry with its key as its name, and a note for each that was not right.
+    """Entries of a topics file, each with its key as its name, and a note for each that was not right.
 
     Of a file that a broker refuses because of some entries, the others are newer than the copy.
     """
@@ -169,7 +169,7 @@ def _queues_by_topic(reader: Reader, known: Collection[str]) -> Iterator[tuple[s
 def _attributes(
     reader: Reader, topic: str, queue_ids: Iterable[int], compacted: Collection[str]
 ) -> tuple[dict[str, str], str]:
-    """What the files and the newest messages show of a topic, and the note about it."""
+    """Attributes of a topic from the files and the newest messages, and the note about it."""
     attributes = {}
     if any(name == topic for name, _ in reader.store.batch_queues):
         attributes["queue.type"] = "BatchCQ"
@@ -197,7 +197,7 @@ def _newest(reader: Reader, topic: str, queue_ids: Iterable[int]) -> Iterator[Re
 
 
 def _type_of(record: Record) -> str:
-    """The type of a message as it lies in its own topic, where delays and transactions have ended."""
+    """Type of a message in its own topic, where delays and transactions have ended."""
     if record.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT:
         return "TRANSACTION"
     return next((kind for name, kind in _PROPERTY_OF_TYPE if name in record.properties), _NORMAL)

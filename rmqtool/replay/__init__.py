@@ -1,4 +1,4 @@
-"""Sends the messages of stores into a running cluster: which ones, where to, and what a second run need not repeat.
+"""Sends the messages of stores into a running cluster: their choice, their targets, and the state for a second run.
 
 Stores are only read, through the scan's judge. The cluster is spoken to through `remoting` alone.
 """

@@ -1,4 +1,4 @@
-"""The cluster that messages are sent to: routes, connections that are made again, and what its queues already hold."""
+"""The cluster that messages are sent to: routes, connections with reconnects, and the content of its queues."""
 
 from __future__ import annotations
 
@@ -133,7 +133,6 @@ class Cluster(Closable):
 
 
 def _records(data: bytes, address: str) -> Iterator[Record]:
-    """The records that lie one after the other in an answer."""
     rules, at = rules_for(NEWEST), 0
 
     def read_at(start: int, position: int, length: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What a replay has done, on disk: lines of JSON, each with what has changed since the one before it.
+"""Journal of a replay on disk: lines of JSON, each with the changes since the one before it.
 
 The state after the last whole line counts. It may be older than what the brokers hold: what was sent after it is found
 again in the new queues. So a line a second is enough, but for a topic that is used for the first time.
@@ -42,7 +42,7 @@ class TargetQueue(NamedTuple):
 
 @dataclass
 class ReplayState:
-    """How far a replay is.
+    """Progress of a replay.
 
     Attributes:
         store: number of the store that is read.
@@ -67,7 +67,7 @@ class ReplayState:
 
 
 class _Change(msgspec.Struct):
-    """A line: the position, and what else has changed since the line before it.
+    """A line: the position, and other changes since the line before it.
 
     Attributes:
         queues: broker and number of the queues of each new topic.
@@ -151,7 +151,7 @@ class ReplayJournal(Closable):
             self._descriptor = -1
 
     def save(self) -> None:
-        """Write what has changed, and wait until the disk has it.
+        """Write the changes, and wait until the disk has them.
 
         Raises:
             WriteError: it does not.
@@ -168,7 +168,7 @@ class ReplayJournal(Closable):
                 self._whole_size = self._size  # the long file does as well; the next try is once it is much longer
 
     def _create(self, path: Path) -> None:
-        """Make the file with its first line: one without it is taken for somebody else's."""
+        """Create the file with its first line: one without it is taken for another program's."""
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o644)
         except FileExistsError as error:
@@ -224,7 +224,7 @@ class ReplayJournal(Closable):
             self._rewrite(path)
 
     def _rewrite(self, path: Path) -> None:
-        """Replace the file by one with the same state in a single line, whole or not at all; the lock stays held."""
+        """Replace the file by one with the same state in a single line, atomically; the lock stays held."""
         content, descriptor = self._header() + _line(_WrittenState().change_to(self.state)), -1
         try:
             with replaced_own(path, OwnFile.REPLAY_STATE) as file:
@@ -254,7 +254,7 @@ class ReplayJournal(Closable):
 
 
 class _WrittenState:
-    """What the lines of a journal say so far, as much as is needed to tell what has changed since."""
+    """State of a journal's lines so far, as much as is needed to find changes."""
 
     def __init__(self) -> None:
         self._queues: list[TargetQueue] = []
@@ -291,7 +291,7 @@ class _WrittenState:
 
 
 def body_digest(body: bytes) -> str:
-    """What tells whether a record is still the one that was sent."""
+    """Digest that shows if a record is still the one that was sent."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -304,7 +304,6 @@ def _changed(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int
 
 
 def _apply(state: ReplayState, changes: Iterable[_Change]) -> None:
-    """Make a state what lines say."""
     order: list[TargetQueue] = []
     for change in changes:
         state.store, state.next_physical_offset = change.store, change.next_physical_offset

@@ -1,4 +1,4 @@
-"""Which messages of a store are sent, as what, and why others are not."""
+"""Choice of the messages of a store that are sent, their form, and the reasons for all others."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ LOST: Final = frozenset({UnsentReason.BAD_RANGE, UnsentReason.BATCH, UnsentReaso
 
 @dataclass(frozen=True)
 class Selection:
-    """What is asked for.
+    """Request of a replay.
 
     Attributes:
         topics: glob patterns of the old names; none means all but those of consumer groups and brokers.
@@ -79,11 +79,11 @@ class Selection:
     to_ms: int | None = None
 
     def takes(self, topic: str) -> bool:
-        """Whether a topic is asked for."""
+        """True if a topic is requested."""
         return not self.topics or any(fnmatch.fnmatchcase(topic, pattern) for pattern in self.topics)
 
     def names(self, topic: str) -> bool:
-        """Whether a topic is asked for by name, and not only among all others."""
+        """True if a topic is requested by name, and not only among all others."""
         return topic in self.renames or (bool(self.topics) and self.takes(topic))
 
 
@@ -191,7 +191,7 @@ def _of_batch(
 
 
 def _reason(row: Any, stored_topic: str, topic: str, selection: Selection, waiting: DueTimes) -> UnsentReason | None:
-    """Why a message is not sent; None if it is."""
+    """Reason why a message is not sent; None if it is."""
     if row["prepared_transaction_offset"] == TOMBSTONE:
         return UnsentReason.TOMBSTONE
     if not system_flag.takes_queue_entry(int(row["sys_flag"])):

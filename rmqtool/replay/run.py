@@ -27,7 +27,7 @@ T = TypeVar("T")
 PRODUCER_GROUP: Final = "rmqtool-replay"
 PATIENCE_SECONDS: Final = 60.0
 SETTLE_SECONDS: Final = 1.0
-"""How long a broker gets to put into its queues what it has stored, before a message counts as not there."""
+"""Time for a broker to put stored messages into its queues, before a message counts as missing."""
 QUEUES_MAX: Final = 1 << 18
 """Queues of all topics that a run sends to: each is in memory and in the state file."""
 _SAVED_EVERY_SECONDS: Final = 1.0
@@ -76,7 +76,7 @@ class Replay:
         self.state = journal.state
 
     def run(self, stores: Sequence[SourceStore], on_progress: Callable[[int, int], None]) -> None:
-        """Send what is left to send; the journal is right however this ends.
+        """Send the rest; the journal is right however this ends.
 
         Raises:
             RefusedError: a store is not the one that an earlier run has sent from.
@@ -126,7 +126,7 @@ class Replay:
                 on_progress(entry.end - begin, end - begin)
 
     def _send(self, message: Outgoing) -> None:
-        """Send one message, and note that in the state; in the journal it is when that is saved next."""
+        """Send one message, and note that in the state; the journal has it after the next save."""
         state, queue = self.state, self._queue(message)
         sent_to = self._there.pop((state.store, message.physical_offset), None)
         if sent_to is not None:
@@ -150,7 +150,7 @@ class Replay:
         state.last_record = message.physical_offset, body_digest(message.body)
 
     def _queue(self, message: Outgoing) -> TargetQueue:
-        """The queue for a message: the same one for all messages of its old queue, in every run."""
+        """The queue for a message: one and the same for all messages of its old queue, in every run."""
         topic = self._selection.renames.get(message.topic, message.topic)
         queues = self.state.queues.get(topic)
         if queues is None:
@@ -167,7 +167,7 @@ class Replay:
         return queues[message.queue_id % len(queues)]
 
     def _deliver(self, message: Outgoing, queue: TargetQueue) -> tuple[tuple[TargetQueue, int], str | None]:
-        """Send a message until a broker has it; where it is, or why it is refused."""
+        """Send a message until a broker has it; return its queue and offset, or the refusal."""
         key = f"{self._journal.id}:{self.state.store}:{message.physical_offset}"
         text = "".join(f"{name}\x01{value}\x02" for name, value in {**message.properties, REPLAY: key}.items())
         sent = SentMessage(
@@ -210,7 +210,7 @@ class Replay:
         return self._patiently(attempt, queue)
 
     def _patiently(self, attempt: Callable[[], T], queue: TargetQueue) -> T:
-        """Try until it works, or a broker has been away or busy for too long."""
+        """Retry until it works, or a broker was away or busy for too long."""
         deadline, pause = time.monotonic() + self._patience_seconds, _PAUSES[0]
         while True:
             try:
@@ -226,13 +226,13 @@ class Replay:
             pause = min(2 * pause, _PAUSES[1])
 
     def _find_sent(self) -> None:
-        """Look into the new queues for what an earlier run sent after its journal's last line."""
+        """Search the new queues for messages that an earlier run sent after its journal's last line."""
         time.sleep(SETTLE_SECONDS)
         for queue in self.state.ends:
             self._there |= self._patiently(partial(self._look, queue), queue)
 
     def _look(self, queue: TargetQueue) -> dict[tuple[int, int], tuple[TargetQueue, int]]:
-        """The messages of this replay that a queue holds after what the state knows, by store and physical offset."""
+        """Messages of this replay that a queue holds after the state's end, by store and physical offset."""
         places: dict[tuple[int, int], tuple[TargetQueue, int]] = {}
         for record in self._cluster.messages(queue, self.state.ends[queue]):
             replay_id, _, key = record.properties.get(REPLAY, "").partition(":")

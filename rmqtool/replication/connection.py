@@ -30,7 +30,7 @@ class MasterLostError(RmqtoolError):
 
 
 class ProtocolError(RmqtoolError):
-    """What arrived is not the replication protocol."""
+    """The received data is not the replication protocol."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class MasterConnection(Closable):
             raise
 
     def receive(self, wait_seconds: float) -> list[Transfer]:
-        """What has arrived; nothing if that is so after the time given.
+        """Received frames; empty if none arrived in the given time.
 
         Raises:
             MasterLostError: the connection is gone; what arrived before was returned by an earlier call.
@@ -162,7 +162,7 @@ class MasterConnection(Closable):
         self._socket.close()
 
     def _transfers(self) -> list[Transfer]:
-        """The whole frames in the buffer, bodies that continue each other joined."""
+        """Whole frames in the buffer, bodies that continue each other joined."""
         transfers: list[Transfer] = []
         view, at, size = memoryview(self._buffer), 0, TRANSFER_FORM.size
         while at + size <= len(view):

@@ -1,4 +1,4 @@
-"""The commit log files of a copy: where they end, what is appended to them, and how much of it is on the disk.
+"""The commit log files of a copy: their end, appended bytes, and the part of those that is on the disk.
 
 The caller holds the lock of the store. A file has its full length from the start, sparse, as a broker makes it. After
 the end there may be bytes already: of a killed run, or intact records after a damaged one. They are compared with what
@@ -73,7 +73,7 @@ class RecentRecords:
 
     @property
     def is_enough(self) -> bool:
-        """Whether all records before the first one that is known are settled."""
+        """True if all records before the first known one are settled."""
         return bool(self._samples) and self._samples[0][0] <= self._newest_ms - SETTLED_MS
 
     @property
@@ -98,7 +98,7 @@ class LogCopy:
     """
 
     def __init__(self, store: Store | None, view: StoreView, sink: DirectorySink, file_size: int | None) -> None:
-        """Find the end of what is there.
+        """Find the end of the copy.
 
         Args:
             store: the copy as it was found; None where there is no log yet.
@@ -136,7 +136,7 @@ class LogCopy:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no file yet, so that it may start anywhere."""
+        """True if it has no file yet, so that it may start anywhere."""
         return self._file is None and self.start in (None, self.end)
 
     @property
@@ -209,7 +209,7 @@ class LogCopy:
         return None
 
     def _is_kept(self, physical_offset: int) -> bool:
-        """Whether a byte is what it must be, also if it is a zero."""
+        """True if a byte must have its value, even if it is zero."""
         at = bisect_right(self._intact, physical_offset, key=lambda extent: extent[1])
         is_intact = at < len(self._intact) and self._intact[at][0] <= physical_offset
         return physical_offset < self.end or is_intact
@@ -274,7 +274,7 @@ class LogCopy:
                 break
 
     def _walk(self, segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int, int]]:
-        """Samples of the records of a file; the last file sets the end, and what is intact after it."""
+        """Samples of the records of a file; the last file sets the end, and the intact records after it."""
         end, is_broken = segment.start, False
         with closing(self._view.open(segment.path)) as source:
             walk = Walk(Split(source, 0, segment.size, segment.start), reader_for(self._data_end(segment)))
@@ -300,7 +300,7 @@ class LogCopy:
             self.end = end
 
     def _note_intact(self, rows: list[Row]) -> None:
-        """Records that pass their checks, although something before them does not; old ones (STALE) too."""
+        """Note records that pass their checks after one that does not; old ones (STALE) too."""
         for row in rows:
             if row.verdict in (Verdict.GOOD, Verdict.STALE):
                 end = row.physical_offset + row.size
@@ -316,7 +316,7 @@ class LogCopy:
 
 
 def _require_plain(store: Store | None, segments: tuple[Segment, ...]) -> None:
-    """Refuse a log that brokers read in another way than file after file in `commitlog/`."""
+    """Refuse a log that brokers do not read file after file in `commitlog/`."""
     if store is None:
         return
     for segment in store.loadable_log:

@@ -1,4 +1,4 @@
-"""What a master has after the end of a copy, over one connection: whole records that pass their checks.
+"""Read a master's log after the end of a copy, over one connection: whole records that pass their checks.
 
 The copy is only read here: what it has already is asked for again, and compared.
 
@@ -36,7 +36,7 @@ _OTHER_PROTOCOL: Final = (
 _POLL_SECONDS: Final = 0.02
 
 OnWait = Callable[[], None]
-"""Called again and again while the master is waited for; what it raises ends the wait."""
+"""Called repeatedly while waiting for the master; an exception from it ends the wait."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class MasterLog(Closable):
             self._pending = bytearray(1)  # the first byte of a log is the first of a size, and 0
 
     def blocks(self, until: Until | None = None, times: StoreTimes | None = None) -> Iterator[ArrivedBlock | None]:
-        """What follows the copy, as it arrives, to the record before which it is to end; None a few times a second.
+        """Blocks after the copy, as they arrive, up to the record at which it ends; None a few times a second.
 
         Raises:
             MasterLostError: the connection is gone.
@@ -146,7 +146,7 @@ class MasterLog(Closable):
 
     @property
     def is_drained(self) -> bool:
-        """Whether all is given out that the master had at some time since the connection was made.
+        """True if all is given out that the master had at some time since the connection was made.
 
         A master puts as much as it has into a body, up to a length, but nothing of a second file. So it had no more
         where a body ends with a record, is shorter than others, and does not end a file.
@@ -159,7 +159,7 @@ class MasterLog(Closable):
         self.connection.close()
 
     def _first_transfers(self) -> list[Transfer]:
-        """What the master sends first: of what the copy has already, a heartbeat means that the master has it not."""
+        """First frames of the master; a heartbeat for an offset of the copy means that the master does not have it."""
         end, request = self._copy_end, self._at
         try:
             transfers = first_transfer(self.connection, self._timing, self._on_wait)
@@ -185,7 +185,7 @@ class MasterLog(Closable):
         return transfers
 
     def _receive(self, wait_seconds: float) -> bool:
-        """Compare or gather what has arrived; whether anything has."""
+        """Compare or gather received frames; return True if any arrived."""
         transfers, self._first = self._first or self.connection.receive(wait_seconds), []
         self._status.received_bytes = self._received_before + self.connection.received_bytes
         for transfer in transfers:
@@ -207,7 +207,7 @@ class MasterLog(Closable):
         return bool(transfers)
 
     def _check(self, until: Until | None, times: StoreTimes | None) -> CheckedRecords | None:
-        """Judge what was gathered; None where it does not start with anything whole or wrong."""
+        """Judge gathered bytes; None where they do not start with anything whole or wrong."""
         if not self._pending or len(self._pending) < self._needed:
             return None
         room = None if self._file_size is None else self._file_size - (self.end - self._file_start) % self._file_size
@@ -227,7 +227,7 @@ class MasterLog(Closable):
 
 
 def first_transfer(connection: MasterConnection, timing: Timing, on_wait: OnWait) -> list[Transfer]:
-    """What a master sends first, data or a heartbeat.
+    """First frames of a master, data or a heartbeat.
 
     Raises:
         MasterLostError: it sends nothing.
@@ -284,7 +284,7 @@ def find_log_start(
 
 
 def _search(address: MasterAddress, absent: int, present: int, step: int, timing: Timing, on_wait: OnWait) -> int:
-    """The lowest offset that is there, between one that is not and one that is; a number of steps below the latter."""
+    """Lowest offset that exists, between one that does not and one that does; a number of steps below the latter."""
     while present - absent > step:
         count = (present - absent - 1) // step
         chosen = sorted({present - step * (1 + count * index // PROBES) for index in range(PROBES)} - {present})

@@ -23,7 +23,7 @@ from rmqtool.replication.record_check import DivergedError, RecordChecker, Store
 CHUNK_SIZE: Final = 1 << 20
 """Bytes that are held until they are known to be those that were seen before."""
 PROBLEMS_MAX: Final = 3
-"""How often the same thing is asked for again before what is wrong with it counts."""
+"""Number of repeated requests for the same data before its error counts."""
 
 OnWritten = Callable[[int, bytearray], None]
 
@@ -34,7 +34,7 @@ class _StopAsked(Exception):  # noqa: N818 - no error
 
 @dataclass(frozen=True)
 class MirrorOptions:
-    """What is asked for.
+    """Request for a mirror.
 
     Attributes:
         from_offset: where a new copy starts; None for the start of the master's log.
@@ -121,7 +121,7 @@ class Mirror:
         return reason
 
     def _follow(self) -> None:
-        """Copy over one connection, until it or the mirror ends, or it must be known what follows."""
+        """Copy over one connection, until it or the mirror ends, or the next data must be known."""
         self.status.state = "connecting"
         if self._copy.is_empty:
             self._begin()
@@ -147,7 +147,6 @@ class Mirror:
         )
 
     def _begin(self) -> None:
-        """Find out where a new copy starts."""
         start = self._options.from_offset
         if start is None:
             self.status.state = "searching"
@@ -177,7 +176,7 @@ class Mirror:
                 self._turn()
 
     def _look_for_end(self) -> None:
-        """The next record was stored too late: find out whether earlier ones follow."""
+        """Find out whether earlier records follow the next one, which was stored too late."""
         time_ms = self._options.until.time_ms
         assert time_ms is not None, self._options
         with self._stream() as stream:
@@ -189,7 +188,7 @@ class Mirror:
             self.status.skipped = SkippedRecords(self._end, end.rest_count)
 
     def _limit(self) -> Until:
-        """Before which record the connection ends."""
+        """Limit before which the connection ends."""
         if self._copy.end < self._copy_to:
             return Until(physical_offset=self._copy_to)
         return self._options.until
@@ -215,7 +214,7 @@ class Mirror:
         self._is_done |= self._end is not None and copy.end >= self._end
 
     def _note_end(self, stream: MasterLog) -> None:
-        """Whether the master has nothing more at a time that has come."""
+        """Check if the master has nothing more at a time that has come."""
         until = self._options.until
         if self._times is not None and until.time_ms is not None and time.time() * 1000 >= until.time_ms:
             is_drained = until.is_now and stream.is_drained and is_past(self._times, until.time_ms)
@@ -246,7 +245,7 @@ class Mirror:
         return None
 
     def _turn(self) -> None:
-        """What is done a few times a second.
+        """Repeated work, a few times a second.
 
         Raises:
             _StopAsked: it is time to stop.
@@ -302,12 +301,12 @@ def find_end(stream: MasterLog, time_ms: int, on_turn: Callable[[], None]) -> En
 
 
 def is_past(times: StoreTimes, time_ms: int) -> bool:
-    """Whether the last record was stored at a time or later."""
+    """True if the last record was stored at a time or later."""
     return times.last_ms is not None and times.last_ms >= time_ms
 
 
 def agree_on_rest(stream: MasterLog, copy: LogCopy, on_turn: Callable[[], None]) -> SeenBytes:
-    """Receive what follows the copy as far as the copy has bytes after its end; waits for more where nothing follows.
+    """Receive the log after the copy as far as the copy has bytes after its end; waits for more where none arrives.
 
     Raises:
         MasterLostError, ProtocolError: as `MasterLog.blocks`.
@@ -339,7 +338,7 @@ def agree_on_rest(stream: MasterLog, copy: LogCopy, on_turn: Callable[[], None])
 
 
 class SeenBytes:
-    """What a master sent once, as hashes, so that nothing else is written when it sends that again.
+    """Hashes of bytes that a master sent once, so that nothing else is written when it sends them again.
 
     Attributes:
         end: physical offset after the last of them.
@@ -362,7 +361,7 @@ class SeenBytes:
                 self._end_chunk()
 
     def again(self, blocks: Iterable[ArrivedBlock | None]) -> Iterator[ArrivedBlock | None]:
-        """The same bytes in blocks that arrive now, each once all bytes up to the end of a chunk are the same.
+        """The bytes in blocks that arrive now, each once all bytes up to the end of a chunk equal the seen ones.
 
         Raises:
             DivergedError: they are not.

@@ -1,4 +1,4 @@
-"""How far a mirror is, for whoever watches it."""
+"""Progress of a mirror, for monitoring."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rmqtool.replication.record_check import LateRecords
 
 @dataclass(frozen=True)
 class SkippedRecords:
-    """What the master has after the end of a copy that ends at a time, when it was looked for.
+    """Records of the master after the end of a copy that ends at a time.
 
     Attributes:
         physical_offset: of the first of them, the end of the copy.
@@ -21,7 +21,7 @@ class SkippedRecords:
 
 @dataclass
 class MirrorStatus:
-    """How far a mirror is.
+    """Progress of a mirror.
 
     Attributes:
         state: connecting, searching (for the log's start), copying, caught up, waiting (for the master), stopped.

@@ -53,7 +53,7 @@ class BadRecord:
 
 @dataclass(frozen=True)
 class CheckedRecords:
-    """What the start of some bytes of the log holds.
+    """Result of a check of the first bytes of a part of the log.
 
     Attributes:
         length: bytes of whole good records, a blank not counted.
@@ -88,7 +88,7 @@ class Until:
     is_now: bool = False
 
     def count_before(self, rows: Sequence[Row]) -> int:
-        """How many of the first rows are before it, whatever follows them."""
+        """Number of the first rows that are before it, whatever follows them."""
         if self.physical_offset is not None:
             for index, row in enumerate(rows):
                 if int(row[0]) >= self.physical_offset:
@@ -115,7 +115,8 @@ class LateRecords:
 
 
 class StoreTimes:
-    """Which records of a log were stored before a time, as they arrive; the clock of a broker may be set at any time.
+    """Finds which records of a log were stored before a time, as they arrive; a broker's clock may be
+    set at any time.
 
     Attributes:
         earlier_end: physical offset after the last record that was stored before it; None where there is none.
@@ -225,7 +226,7 @@ class RecordChecker:
 
 
 def _judge_frame(frame: bytes, at_hand: int, physical_offset: int, room: int | None) -> CheckedRecords | None:
-    """What size and magic of the next record say; None where it is a message that lies whole in the block."""
+    """Verdict from size and magic of the next record; None for a message that is whole in the block."""
     remaining = LOG_FILE_SIZE_MAX if room is None else room
     verdict, size, magic = judge_frame(frame, remaining)
     if magic == MAGIC_BLANK and room is None and BLANK_SIZE_MIN <= size <= remaining:

@@ -1,4 +1,4 @@
-"""Runs a mirror on a store directory: lock, `abort`, log, queues, configuration, and what is noted for the next run."""
+"""Runs a mirror on a store directory: lock, `abort`, log, queues, configuration, and the state for the next run."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ BUILD_SYNC_SECONDS: Final = 5.0
 CONFIG_SECONDS: Final = 30.0
 _LOG: Final = "commitlog"
 _OWN_NAMES: Final = frozenset({"lock", "config", ".rmqtool", "commitlog", "abort", "abort.bak", "checkpoint"})
-"""What a run leaves that was killed before it wrote a record."""
+"""Files left by a run that was killed before it wrote a record."""
 
 
 @dataclass(frozen=True)
 class MirrorRequest:
-    """What is mirrored where.
+    """Request for a run.
 
     Attributes:
         look: surveys the store directory.
@@ -66,7 +66,7 @@ class MirrorRequest:
 
 @dataclass
 class MirrorResult:
-    """How a mirror ended.
+    """Result of a mirror.
 
     Attributes:
         stopped_by: see `Mirror.run`.
@@ -110,7 +110,8 @@ def run_mirror(
 
 
 def _clear(root: Path, names: Iterable[str], *, is_new: bool) -> None:
-    """Remove what a run made that copied nothing, so that a failed first run leaves no directory that looks like one.
+    """Remove the files of a run that copied nothing, so that no directory looks like a copy after a
+    failed first run.
 
     Args:
         is_new: whether the directory itself goes, too.
@@ -127,8 +128,6 @@ def _clear(root: Path, names: Iterable[str], *, is_new: bool) -> None:
 
 
 class _MirrorRun:
-    """One run, under the store's lock."""
-
     def __init__(self, request: MirrorRequest, status: MirrorStatus, sink: DirectorySink, stack: ExitStack) -> None:
         self._request, self._status, self._sink = request, status, sink
         self._view = open_directory(request.root)
@@ -185,7 +184,7 @@ class _MirrorRun:
         return self._result
 
     def _look(self) -> Store | None:
-        """The copy; None where the directory is new, or has nothing but what a killed run left."""
+        """The copy; None where the directory is new, or has only files of a killed run."""
         try:
             store = self._request.look()
         except NotAStoreError:
@@ -230,7 +229,9 @@ class _MirrorRun:
         write_state(self._sink, self._state)
 
     def _finish(self) -> None:
-        """Leave the store as a broker does that stops cleanly, unless an earlier crash left queues behind."""
+        """Leave the store as a broker does that stops cleanly, unless queues lag behind the log after an
+        earlier crash.
+        """
         self._copy.sync()
         if self._builder is not None:
             self._builder.finish()
@@ -309,7 +310,7 @@ class MirrorState:
 
 
 def read_state(view: StoreView) -> MirrorState:
-    """What the last run noted; nothing where the system died before its bytes were on the disk.
+    """State of the last run; empty if the system died before its bytes were on the disk.
 
     Raises:
         RefusedError: another file is in its place, or it is damaged.
@@ -369,7 +370,7 @@ class BuilderBehind(Closable):
         built_offset: int | None,
         log_end: int,
     ) -> None:
-        """Open what is there, and build what is missing up to the log's end.
+        """Open existing files, and build missing entries up to the log's end.
 
         Args:
             look: surveys the copy; None where it has no log yet.

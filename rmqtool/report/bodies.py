@@ -1,4 +1,4 @@
-"""Message bodies as a person asks for them: decompressed and decoded within a limit, honest about what is not shown."""
+"""Message bodies as requested: decompressed and decoded within a limit, with a note on parts that are not shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STORED_SLACK: Final = 1 << 16
 
 
 class BodyForm(StrEnum):
-    """How bodies are shown."""
+    """Presentation of bodies."""
 
     NONE = "none"
     TEXT = "text"
@@ -37,7 +37,7 @@ class BodyForm(StrEnum):
 
 
 class MessageFacts(NamedTuple):
-    """What a decoder is told of the message whose body it gets."""
+    """Facts about a message for the decoder of its body."""
 
     topic: str
     queue_id: int
@@ -69,7 +69,7 @@ class BodyDecoder(Protocol):
     failures: int
 
     def decode(self, body: bytes, message: MessageFacts) -> DecodedBody:
-        """What a decompressed body means."""
+        """Decode a decompressed body."""
 
     def left_out(self, reason: str) -> DecodedBody:
         """A body that no decoder gets."""
@@ -77,7 +77,7 @@ class BodyDecoder(Protocol):
 
 @dataclass(frozen=True)
 class BodyChoice:
-    """What is to be shown of bodies.
+    """Choice of the parts of bodies to show.
 
     Attributes:
         limit: bytes of a body, decompressed, beyond which it is cut.
@@ -171,7 +171,7 @@ def decoded_body(
 def shown_body(
     stored: bytes, body_length: int, compression: str | None, choice: BodyChoice
 ) -> tuple[Any, str, bool, str | None]:
-    """What a row says of the body: `body`, its encoding, whether it was cut, and why it could not be shown.
+    """Fields of a row for the body: `body`, its encoding, True if it was cut, and why it could not be shown.
 
     Args:
         stored: its first bytes, `BodyChoice.stored_max` of them.
@@ -203,7 +203,7 @@ def shown_bodies(
 
 
 def _content(stored: bytes, compression: str | None, limit: int) -> bytes:
-    """The first bytes of a body, decompressed: one more than the limit, where it has more.
+    """First bytes of a body, decompressed: one more than the limit, where it has more.
 
     Raises:
         ValueError: the stored bytes are no such compressed body.

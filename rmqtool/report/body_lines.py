@@ -21,7 +21,7 @@ def body_lines(row: Mapping[str, Any]) -> list[str]:
 
 
 def decoded_lines(row: Mapping[str, Any]) -> list[str]:
-    """What a decoder made of the body of a row that has `DECODED_FIELDS`; nothing where none was for it."""
+    """Lines for the decoded body of a row that has `DECODED_FIELDS`; empty without a decoder."""
     lines = []
     if row["decoded"] is not None or (row["decoder"] is not None and row["decoder_error"] is None):
         value = row["decoded"]
@@ -34,5 +34,5 @@ def decoded_lines(row: Mapping[str, Any]) -> list[str]:
 
 
 def shows_body(row: Mapping[str, Any]) -> bool:
-    """Whether there is more to show of a body than what a decoder made of it."""
+    """True if the body has more to show than the decoder's result."""
     return row.get("decoder") is None or row["body"] is not None or row["body_error"] is not None

@@ -1,4 +1,4 @@
-"""Which columns a table of each kind of row has, how wide they are, and which ones a narrow terminal does without."""
+"""Columns of the table for each kind of row, their widths, and those that a narrow terminal omits."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ TABLES: Final = {
     "figures": FIGURE_COLUMNS,
     "store": STORE_COLUMNS,
 }
-"""Columns by a row's type; what is not here is shown field under field, a bad range or blank as a line."""
+"""Columns by a row's type; others are shown field under field, a bad range or blank as a line."""
 
 
 def chosen_columns(fields: Sequence[str]) -> tuple[Column, ...]:

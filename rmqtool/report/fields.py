@@ -1,4 +1,4 @@
-"""What each field of the rows and tables is, where its values come from, and what people are told of it.
+"""Fields of the rows and tables: their meaning, their source, and their description for people.
 
 Values, JSON, CSV, Arrow columns, Spark's schema and its comments all follow this description. A field whose source a
 maker of rows does not know is an error there, never null.
@@ -30,7 +30,7 @@ class Type(Enum):
 
 
 class RowFact(Enum):
-    """What a row says of itself and not out of a record: where it comes from, and how it was judged."""
+    """Facts of a row that are not from a record: where it comes from, and how it was judged."""
 
     STORE = "store"
     FILE = "file"
@@ -53,14 +53,14 @@ class Time(NamedTuple):
 
 
 class Code(NamedTuple):
-    """What follows from a number of the scan of which there are few different ones."""
+    """A value that depends on a number of the scan with few different values."""
 
     column: str
     value_of: Callable[[int], Any]
 
 
 class Constant(NamedTuple):
-    """The same for every message that a scan calls good."""
+    """A value that is equal for every message that a scan calls good."""
 
     value: Any
 
@@ -106,7 +106,7 @@ class PropertyBlock(NamedTuple):
 
 
 class Body(NamedTuple):
-    """The body, or what is told of it: one of `bodies.BODY_FIELDS` and `bodies.DECODED_FIELDS`."""
+    """The body, or a fact about it: one of `bodies.BODY_FIELDS` and `bodies.DECODED_FIELDS`."""
 
     part: str
 
@@ -148,7 +148,7 @@ class RowField:
     width: int | None = None
 
     def is_in(self, row_type: str) -> bool:
-        """Whether rows of a type have it."""
+        """True if rows of a type have it."""
         return self.rows is None or row_type in self.rows
 
 
@@ -169,14 +169,12 @@ MESSAGE_TYPES: Final = frozenset({"message", "stale"})
 def _message(
     name: str, kind: Type, source: Source, comment: str, *, nullable: bool = False, width: int | None = None
 ) -> MessageField:
-    """A field that only messages have."""
     return MessageField(name, kind, comment, nullable, MESSAGE_TYPES, width, source=source)
 
 
 def _range(
     name: str, kind: Type, source: Source, comment: str, *, nullable: bool = False, width: int | None = None
 ) -> MessageField:
-    """A field that every range of the log has, a bad one too."""
     return MessageField(name, kind, comment, nullable, None, width, source=source)
 
 
@@ -253,7 +251,7 @@ DECODED_ROW: Final = (
 )
 """Fields of a row, after those of the body, where bodies are decoded."""
 PROPERTY_BLOCK: Final = _message("properties_raw", Type.BYTES, PropertyBlock(), "stored bytes of the properties")
-"""The last field of a row where what is stored is asked for as it is."""
+"""The last field of a row where the stored bytes are requested."""
 MESSAGE_FIELDS: Final = {field.name: field for field in (*MESSAGE_ROW, *BODY_ROW, *DECODED_ROW, PROPERTY_BLOCK)}
 """All that the row of a message may have, by name."""
 
@@ -268,7 +266,7 @@ _TIME_COMMENT: Final = "_timestamp_ms as a time; null before 1970 and after 9999
 
 
 def _told(field: RowField, source: RowFact) -> MessageField:
-    """A column of the messages that says where a row comes from."""
+    """A column of the messages that shows where a row comes from."""
     return MessageField(field.name, field.type, field.comment, field.nullable, source=source)
 
 
@@ -301,7 +299,7 @@ MESSAGE_PROFILES: Final = {
     "properties": _HEADER_COLUMNS + _PROPERTY_COLUMNS,
     "full": _HEADER_COLUMNS + _PROPERTY_COLUMNS + _STORED_COLUMNS,
 }
-"""Columns of the table `messages` by profile: what the fixed fields say; the properties too; the stored bytes too."""
+"""Columns of the table `messages` by profile: the fixed fields; the properties too; the stored bytes too."""
 COSTLY_COLUMNS: Final = ("body_decoded",)
 """Columns that no profile has, because they cost more than all others: they are read only if they are named."""
 MESSAGE_TABLE: Final = tuple(_IN_MESSAGES[name] for name in (*MESSAGE_PROFILES["full"], *COSTLY_COLUMNS))

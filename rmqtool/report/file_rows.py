@@ -26,7 +26,7 @@ def _names(declared: Format) -> tuple[str, ...]:
 
 
 _BAD: Final = ("file", "file_position", "size", "finding")
-"""What a bad range says of itself outside of the log."""
+"""Fields of a bad range outside the log."""
 FIELDS: Final = {
     "consumequeue": (
         *(*_PLACE, "queue_offset", *_names(UNIT), "filler", "extension_position", *_BAD),

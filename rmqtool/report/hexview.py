@@ -1,4 +1,4 @@
-"""Annotated bytes: every byte of a record or unit beside the name of its field and what the field says."""
+"""Annotated bytes: every byte of a record or unit beside the name and the value of its field."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class HexField:
 
 
 def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
-    """The parts of a structure; what its fields do not account for is named as such, so no byte is left out.
+    """The parts of a structure; bytes outside its fields are named as such, so none is left out.
 
     Args:
         read: gives (position, length) bytes of it.
@@ -107,13 +107,13 @@ def bare_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[He
 
 
 def hex_field(name: str, position: int, row: Mapping[str, Any]) -> HexField:
-    """A field of what `HexField.as_json` gave out."""
+    """A field from the result of `HexField.as_json`."""
     content, tail = bytes.fromhex(row["hex"]), bytes.fromhex(row["hex_end"] or "")
     return HexField(name, position, content, row["length"], row["value"] or "", tail)
 
 
 def hex_fields(parts: Sequence[HexField], width: int, start: int = 0) -> dict[str, Any]:
-    """What a row has with `--hex`: `bytes` for programs, and the lines that a table shows."""
+    """Fields of a row for `--hex`: `bytes` for programs, and the lines that a table shows."""
     return {"bytes": [part.as_json() for part in parts], "bytes_text": list(hex_lines(parts, width, start))}
 
 
@@ -144,7 +144,7 @@ def _lines(content: bytes, begin: int, step: int, labels: Sequence[str]) -> Iter
 
 
 def _ends(read: Read, at: int, length: int, limit: int) -> tuple[bytes, bytes]:
-    """The first and the last bytes of a range, so many in all; the whole range as its first bytes if it is short."""
+    """First and last bytes of a range, `limit` in all; the whole range as its first bytes if it is short."""
     if length <= limit:
         return read(at, length), b""
     first = min(-(-limit // (2 * _LINE_BYTES)) * _LINE_BYTES, limit)
@@ -153,7 +153,7 @@ def _ends(read: Read, at: int, length: int, limit: int) -> tuple[bytes, bytes]:
 
 
 def _labels(part: HexField, width: int) -> list[str]:
-    """Name and value, on one line if they fit, else the value below the name in as many lines as a few."""
+    """Name and value on one line if they fit, else the value below the name in a few lines."""
     whole = f"{part.name} = {part.value}" if part.value else part.name
     if columns_of(whole) <= width or not part.value:
         return [cropped(whole, width)]

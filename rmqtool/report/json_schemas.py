@@ -10,7 +10,7 @@ from typing import Any, Final
 JsonObject = Mapping[str, Any]
 """An object of a command's output, as its schema describes it."""
 JsonRow = dict[str, Any]
-"""The same while it is made."""
+"""The mutable form of a row."""
 
 SCHEMAS: Final = MappingProxyType(
     {

@@ -25,7 +25,7 @@ _OPEN_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class OwnFile(Enum):
-    """A kind of file: what it is called, and how it starts in every version of rmqtool."""
+    """A kind of file: its name, and its first bytes in every version of rmqtool."""
 
     REPLAY_STATE = "a state file of replay", rb'\{"format":\d+,"id":"[0-9a-f]{16}","request":\{'
     WATCH_STATE = "a state file of watch", rb'\{"format": "rmqtool-watch-state-\d+"'
@@ -78,7 +78,7 @@ def open_own(path: Path, kind: OwnFile, flags: int = os.O_RDONLY) -> int | None:
 
 
 def demand_own(path: Path, kind: OwnFile) -> None:
-    """Refuse to replace what is there, unless it is a file of a kind.
+    """Refuse to replace an existing path, unless it is a file of a kind.
 
     Raises:
         RefusedError, UnreadableError: see `open_own`.

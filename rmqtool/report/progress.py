@@ -1,4 +1,4 @@
-"""How far a long run is, on standard error: a line on a terminal, or JSON objects for a program.
+"""Progress of a long run, on standard error: a line on a terminal, or JSON objects for a program.
 
 Nothing is shown of a run of less than a second. The rate is of the bytes that were really read in the last seconds,
 whatever a command does with them; what is done comes from the command, and between two of its reports from those bytes.
@@ -27,7 +27,7 @@ _WIDTH_MAX: Final = 100
 
 
 class ProgressForm(StrEnum):
-    """How progress is shown."""
+    """Presentation of progress."""
 
     AUTO = "auto"
     """A line, if standard error is a terminal."""
@@ -36,7 +36,7 @@ class ProgressForm(StrEnum):
 
 
 class Progress:
-    """How far one phase of a command is.
+    """Progress of one phase of a command.
 
     Args:
         what: the phase, as a person calls it.
@@ -79,13 +79,13 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def show(self, done: int, total: int) -> None:
-        """How much is done, and how much there is in all."""
+        """Show the finished and the total amount."""
         with self._lock:
             self._done, self._total, self._find_total = done, total, None
             self._read_at_report = self._bytes_read()
 
     def next(self, what: str) -> None:
-        """Call what is done now by another name."""
+        """Rename the current phase."""
         self._what = what
 
     def hide(self) -> None:
@@ -163,7 +163,6 @@ class Progress:
         return (read_now - read) / (last - first), (done_now - done) / (last - first)
 
     def _state(self, now: float, *, finished: bool) -> dict[str, Any]:
-        """What a program gets."""
         rate, speed = self._rates()
         units = f"{self._unit}s"
         return {
@@ -185,7 +184,7 @@ class Progress:
         return round((self._total - self._shown) / speed)
 
     def _line(self, now: float) -> str:
-        """What a person gets, cut to the terminal's width: a longer line could not be cleared."""
+        """Line for a person, cut to the terminal's width: a longer line could not be cleared."""
         from rmqtool.report.text import ELLIPSIS, counted, cropped, size_text  # here: every command loads this file
 
         rate, speed = self._rates()
@@ -216,7 +215,6 @@ class Progress:
 
 
 def _span(seconds: float) -> str:
-    """A time as a person says it."""
     seconds = round(seconds)
     if seconds < 90:
         return f"{seconds} s"

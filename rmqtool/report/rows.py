@@ -73,7 +73,7 @@ def single_rows(rows: Iterable[DumpRow | RowBlock | None]) -> Iterator[DumpRow]:
 
 
 class DecodedRecord(StoredBody, Protocol):
-    """What a row needs of a decoded record beside its plain fields (`engine.reading.record.Record` has all)."""
+    """Fields of a decoded record that a row needs beside its plain ones (`engine.reading.record.Record` has all)."""
 
     @property
     def physical_offset(self) -> int: ...

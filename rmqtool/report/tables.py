@@ -71,7 +71,7 @@ class TableWriter:
         """Nothing is held back."""
 
     def _columns_of(self, row: DumpRow) -> tuple[Column, ...] | None:
-        """The columns of a row: those that were asked for, else those of its kind that it has."""
+        """Columns of a row: the requested ones, else those of its kind that it has."""
         kind = row["type"]
         if kind not in self._kinds:
             if self._fields is not None:
@@ -92,7 +92,7 @@ class TableWriter:
         self._line((" " * self._gap).join(titles).rstrip(), _BOLD)
 
     def _range(self, row: DumpRow) -> None:
-        """A bad range or a blank: its place in the columns of its table, then what it is."""
+        """A bad range or a blank: its place in the columns of its table, then its kind."""
         if "physical_offset" in row:
             if self._heading is None:
                 self._head(TABLES["message"])
@@ -141,14 +141,14 @@ class TableWriter:
 
 
 ENTRY_FIELDS: Final = ("file", "table", "topic", "group", "queue_id", "queue_offset", "delay_level", "settings")
-"""What an entry has, by its table."""
+"""Fields of an entry, by its table."""
 _OFFSETS: Final = ("offsetTable", "pullOffsetTable", "lmqOffsetTable")
 _SETTINGS: Final = {"topicConfigTable": "topic", "subscriptionGroupTable": "group"}
 _ORDERED: Final = "table"
 
 
 def config_entries(row: DumpRow) -> tuple[list[DumpRow], DumpRow | None]:
-    """The entries of a configuration row's tables, and the row with what is in none of them; None if nothing is."""
+    """The entries of a configuration row's tables, and the row with all other values; None without any."""
     content = row["content"]
     if not isinstance(content, dict):
         return [], row
@@ -163,7 +163,7 @@ def config_entries(row: DumpRow) -> tuple[list[DumpRow], DumpRow | None]:
 
 
 def _entries(name: Any, table: Mapping[Any, Any]) -> Iterator[DumpRow]:
-    """The rows of a table; none of one that is not known."""
+    """Rows of a table; none for an unknown one."""
     if name in _SETTINGS:
         for key, settings in table.items():
             if isinstance(settings, dict):  # without the name that they repeat

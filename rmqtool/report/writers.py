@@ -21,13 +21,13 @@ from rmqtool.report.text import escaped, json_escaped
 FOR_PEOPLE: Final = frozenset({"bytes_text"})
 """Fields that only a table shows."""
 _GUARDED: Final = re.compile(r"['=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
-"""How text begins that a spreadsheet may run, in full width too, or that could be taken for guarded text."""
+"""Start of text that a spreadsheet may run, in full width too, or that could be taken for guarded text."""
 _NUMBER: Final = re.compile(r"[+-]?\d{1,20}(\.\d{1,20})?", re.ASCII)
-"""What a spreadsheet takes for a number, which does nothing."""
+"""Text that a spreadsheet takes for a number, which is harmless."""
 
 
 class OutputFormat(StrEnum):
-    """How rows come out."""
+    """Output format of rows."""
 
     TABLE = "table"
     JSON = "json"
@@ -41,7 +41,7 @@ class OutputFormat(StrEnum):
 
 
 class ObjectFormat(StrEnum):
-    """How a result comes out that is one object and no rows."""
+    """Output format of a result that is one object and has no rows."""
 
     TABLE = "table"
     JSON = "json"
@@ -58,7 +58,7 @@ class RowWriter(Protocol):
         """Write many rows."""
 
     def close(self) -> None:
-        """Write what closes the whole; without it a JSON array is not finished."""
+        """Write the end of the output; without it a JSON array is not finished."""
 
 
 class JsonLinesWriter:
@@ -106,7 +106,7 @@ class JsonWriter:
 
 
 class CsvWriter:
-    """Comma-separated values with a header; lists and objects are JSON text, what is not printable is escaped."""
+    """Comma-separated values with a header; lists and objects are JSON text, unprintable characters are escaped."""
 
     def __init__(self, stream: TextIO, fields: Sequence[str], *, is_raw: bool = False) -> None:
         """Begin with the header.
@@ -133,7 +133,7 @@ class CsvWriter:
 
 
 class _Selection:
-    """Passes on the fields that were asked for; a row that has none of them is skipped."""
+    """Passes on the requested fields; a row that has none of them is skipped."""
 
     def __init__(self, writer: RowWriter, fields: Sequence[str]) -> None:
         self._writer = writer
@@ -230,7 +230,7 @@ def write_utf8(stream: TextIO, text: Buffer) -> None:
 
 @cache
 def _row_type(fields: tuple[str, ...]) -> Callable[..., Any]:
-    """What the library encodes as an object with these fields, faster than a dictionary."""
+    """Type that the library encodes as an object with these fields, faster than a dictionary."""
     import msgspec
 
     return msgspec.defstruct("Row", fields, gc=False)
@@ -238,12 +238,12 @@ def _row_type(fields: tuple[str, ...]) -> Callable[..., Any]:
 
 @cache
 def _encoder(unicode: bool, indent: int | None) -> json.JSONEncoder:
-    """One of each kind: `json.dumps` makes a new one for every value."""
+    """One cached encoder of each kind: `json.dumps` makes a new one for every value."""
     return json.JSONEncoder(ensure_ascii=not unicode, indent=indent)
 
 
 def _guarded_cell(value: Any) -> str | int | None:
-    """A cell that no spreadsheet runs; without the apostrophe at its start it is what `_csv_cell` makes."""
+    """A cell that no spreadsheet runs; without the apostrophe at its start it equals the result of `_csv_cell`."""
     cell = _csv_cell(value)
     is_guarded = isinstance(value, str) and _GUARDED.match(value) and not _NUMBER.fullmatch(value)
     return f"'{cell}" if is_guarded else cell

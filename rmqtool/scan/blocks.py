@@ -1,4 +1,4 @@
-"""A moving window over a byte source; what the disk does not give becomes zeros and is noted."""
+"""A moving window over a byte source; unreadable bytes become zeros and are noted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Window:
 
     @cached_property
     def storage(self) -> bytearray:
-        """What holds the bytes; there is none for a walk that reads nothing, since its bytes were seen before."""
+        """Memory for the bytes; empty for a walk that reads nothing, since its bytes were seen before."""
         return bytearray(self.block_size)
 
     @cached_property
@@ -70,7 +70,7 @@ class Window:
         return buffer
 
     def holds(self, start: int, end: int) -> bool:
-        """Whether a range of the file lies in the window."""
+        """True if a range of the file is inside the window."""
         return self.start <= start and end <= self.end
 
     def chunks(self, start: int, end: int) -> Iterator[bytes | bytearray | memoryview]:
@@ -90,7 +90,7 @@ class Window:
         return None
 
     def readable_end(self, position: int) -> int:
-        """How far the window's bytes after `position` are those of the file."""
+        """File position up to which the window's bytes after `position` are those of the file."""
         byte_range = self.unreadable_in(position, self.end) if self.unreadable else None
         return self.end if byte_range is None else max(position, byte_range[0])
 

@@ -20,7 +20,7 @@ _EXPORTED: Final = (("isal.isal_zlib", "crc32_gzip_refl"), ("zlib", "crc32"))
 
 @functools.cache
 def checksum_function() -> Any:
-    """The same as a value that kernels take (`kernels.jit.CHECKSUM`): of a library, else a function of our own."""
+    """The function that kernels take (`kernels.jit.CHECKSUM`): a library's, else our own."""
     from numba import types
 
     from rmqtool.scan.kernels.jit import CHECKSUM

@@ -1,4 +1,4 @@
-"""What a scan says of each record: one row of numbers, the same from both readers.
+"""Results of a scan: one row of numbers for each record, equal from both readers.
 
 Text stays where it is; a row holds its position.
 """
@@ -29,7 +29,7 @@ class Row(NamedTuple):
     store_timestamp_ms: int
     prepared_transaction_offset: int
     tags_code: int
-    """What dispatch puts into the queue's unit."""
+    """The tags code that dispatch puts into the queue's unit."""
     verdict: int
     """A `rules.Verdict`; of a blank or bad range the fields after `magic` are 0."""
     magic: int
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     unique_key_position: int
     unique_key_length: int
     features: int
-    """What dispatch must look up in the properties: a sum of the bits below, 0 for an ordinary record."""
+    """Properties that dispatch must look up: a sum of the bits below, 0 for an ordinary record."""
 
 
 MULTI_DISPATCH: Final = 1

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 8192
 """Rows in one batch: about a megabyte, so that they stay in the cache for whoever looks at them next."""
 LOADING_BYTES: Final = 48 << 20
-"""What numba takes with code that is kept, measured."""
+"""Memory that numba takes with code that is in its cache, measured."""
 COMPILING_BYTES: Final = 104 << 20
-"""The same where it compiles what a check of a log needs."""
+"""Memory that numba takes where it compiles what a check of a log needs, measured."""
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _LOADING: Final = Lock()
 
@@ -50,7 +50,7 @@ def is_available() -> bool:
 
 
 def has_room() -> bool:
-    """Whether a limit of memory leaves room for kernels."""
+    """True if a limit of memory leaves room for kernels."""
     return memory_budget().has_room(_numba_bytes())
 
 
@@ -67,12 +67,12 @@ def load_kernel(name: str = "rmqtool.scan.kernels.kernel") -> Any:
 
 
 def is_worth(count: int, least: int) -> bool:
-    """Whether a kernel is to do a job of so many items: one is loaded already, or they are enough to load it for."""
+    """True if a kernel is worth its start for this number of items: one is loaded already, or `least` is reached."""
     return (count >= least or load_kernel.cache_info().currsize > 0) and has_room() and is_available()
 
 
 class CompiledReader:
-    """See `walk.Reader`. One object serves one split; its batches share one array of rows."""
+    """A `walk.Reader` with a compiled kernel. One object serves one split; its batches share one array of rows."""
 
     def __init__(self) -> None:
         import numpy
@@ -120,7 +120,6 @@ class _KernelTopics:
         self.slots = numpy.full(1 << 9, -1, numpy.int32)
 
     def tell(self, topics: TopicTable, known: int) -> None:
-        """Number the topics that the kernel has entered."""
         edges = self.starts[self._known : known + 1].tolist()
         for start, end in pairwise(edges):
             topics.number(self.arena[start:end].tobytes())

@@ -1,4 +1,4 @@
-"""Digests of records: what tells a message from all others, what it says, and every byte of its record.
+"""Digests of records: of a message's identity, of its content, and of every byte of its record.
 
 Three numbers of 64 bits a record, made of its header, topic and properties and of the CRC-32 that the walk computed of
 its body, so that no body is read twice. They find what accident and damage do, with a chance of missing it of 1 in 2^31
@@ -93,7 +93,7 @@ def finished(state: int) -> int:
 def _compiled(
     batch: Batch, rows: numpy.ndarray[Any, Any], digests: Digests, *, by_content: bool, record_crc: bool
 ) -> Sequence[int]:
-    """Let the kernel fill in what it can; numbers of the rows that it cannot."""
+    """Let the kernel fill in what it can; return the numbers of the rows that it cannot."""
     import numpy
 
     window, base = batch.window, batch.split.physical_offset + batch.window.start

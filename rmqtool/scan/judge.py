@@ -223,7 +223,7 @@ def _texts(tail: bytes, start: int, body_end: int) -> list[tuple[int, int]]:
 
 
 def _features(properties: bytes) -> int:
-    """The feature bits of a property block; most hold no such name at all."""
+    """Feature bits of a property block, most of which have no such name."""
     if _INNER not in properties:
         return 0
     names = {name for name, _ in split_properties(properties)}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KEPT_FROM_BYTES: Final = 48 << 20
 """Log bytes from which compiled code pays that is kept: it loads in 0.5 s, the plain reader takes 12 µs a record."""
 COMPILED_FROM_BYTES: Final = 384 << 20
-"""The same where it must be compiled first: that takes a command some seven seconds."""
+"""Bytes of a log from which the compiled reader is faster where it must be compiled first, for some seven seconds."""
 PROBE_BYTES: Final = 4096
 SEARCHED_FOR_CRC: Final = 8 << 20
 """Bytes of a file, whose first message is damaged, in which another one is looked for."""
@@ -47,7 +47,7 @@ class LogFile:
     open: Callable[[], ByteSource]
     physical_offset: int
     has_entries: bool = False
-    """Whether it is a file of DLedger."""
+    """True for a file of DLedger."""
 
 
 class StoredSegment(Protocol):
@@ -63,7 +63,7 @@ class StoredSegment(Protocol):
 
 @dataclass(frozen=True)
 class ScanOptions:
-    """How rows are made of a log's bytes.
+    """Options for the rows of a log.
 
     Attributes:
         compiled: True or False chooses the reader, None leaves it to the size of the log.
@@ -95,13 +95,13 @@ class ScanOptions:
         )
 
     def is_known(self, split: Split) -> bool:
-        """Whether a walk over a split would read nothing, since the digest knows all of it."""
+        """True if a walk over a split would read nothing, since the digest knows all of it."""
         if split.has_entries or self.digest is None:
             return False
         return self.digest.answers(self.walk(split, PlainReader()))
 
     def known_messages(self, split: Split) -> tuple[int, int] | None:
-        """How many messages a split holds, and the file position after them; None where the digest knows it not."""
+        """Number of messages of a split, and the file position after them; None where the digest does not know it."""
         if split.has_entries or self.digest is None:
             return None
         return self.digest.messages(self.walk(split, PlainReader()))
@@ -109,7 +109,7 @@ class ScanOptions:
 
 @dataclass(frozen=True)
 class RecordTable(Closable):
-    """The records of a log as rows, batch by batch: what every walk over a log asks. A context manager.
+    """The records of a log as rows, batch by batch, for every walk over a log. A context manager.
 
     A file is opened when rows of it are asked for and closed after them: a log has more files than a process may hold.
 
@@ -123,7 +123,7 @@ class RecordTable(Closable):
 
     @classmethod
     def of(cls, files: Sequence[LogFile], scan: ScanOptions | None = None, *, finds_crc: bool = False) -> RecordTable:
-        """Look at each file, for what must be known of all of them before any is scanned.
+        """Read facts of each file that must be known of all of them before any is scanned.
 
         Args:
             finds_crc: look too whether the store writes whole-record CRCs, and check them if so.
@@ -165,7 +165,7 @@ class RecordTable(Closable):
         yield from ThreadRunner(threads).map(run, splits)
 
     def close(self) -> None:
-        """Close what is open; a file that is read later is opened again."""
+        """Close all open files; a file that is read later is opened again."""
         for split in self.splits:
             split.source.close()
 
@@ -196,7 +196,7 @@ def reader_for(log_bytes: int, compiled: bool | None = None) -> RecordReader:
 
 
 def is_compiled_faster(log_bytes: int) -> bool:
-    """Whether the compiled reader is sooner done, its compiler included; not where a limit of memory has no room."""
+    """True if the compiled reader is done sooner, its compiler included; False where a limit of memory has no room."""
     if log_bytes < min(KEPT_FROM_BYTES, COMPILED_FROM_BYTES):
         return False
     from rmqtool.scan.compiled import has_room
@@ -206,7 +206,7 @@ def is_compiled_faster(log_bytes: int) -> bool:
 
 
 def starts_with_data(source: ByteSource) -> bool:
-    """Whether the first bytes of a file are not all zero.
+    """True if the first bytes of a file are not all zero.
 
     Raises:
         UnreadableError: they cannot be read.
@@ -215,7 +215,7 @@ def starts_with_data(source: ByteSource) -> bool:
 
 
 def holds_data(source: ByteSource) -> bool:
-    """Whether any byte of a file is not zero; a file whose start cannot be read may hold anything."""
+    """True if any byte of a file is not zero, or its start cannot be read."""
     try:
         if starts_with_data(source):
             return True
@@ -225,7 +225,7 @@ def holds_data(source: ByteSource) -> bool:
 
 
 def may_hold_data(open_file: Callable[[str], ByteSource], path: str) -> bool:
-    """The same of a file by its path; one that cannot be opened may hold anything."""
+    """True if any byte of the file at a path is not zero, or it cannot be opened or read."""
     try:
         with closing(open_file(path)) as source:
             return holds_data(source)
@@ -234,7 +234,7 @@ def may_hold_data(open_file: Callable[[str], ByteSource], path: str) -> bool:
 
 
 def carries_record_crc(splits: Sequence[Split]) -> bool:
-    """Whether the first message of any file carries a right whole-record CRC, so that the store writes them.
+    """True if the first message of any file has a right whole-record CRC, so that the store writes them.
 
     Where that is damaged, a later one counts. One that is right is proof enough: a text that an application put there
     would not be.
@@ -263,7 +263,7 @@ def _carries_record_crc(split: Split) -> bool:
 
 
 def _has_right_crc(source: ByteSource, position: int) -> bool | None:
-    """Whether a whole message with a right whole-record CRC is at a file position; None if it carries none."""
+    """True if a whole message with a right whole-record CRC is at a file position; None if it has none."""
     frame = read_range(source, position, FRAME_SIZE)
     if len(frame) < FRAME_SIZE:
         return False
@@ -325,13 +325,13 @@ class EntryWalk(Walk):
         self.outcome.data_end, self.outcome.tail_bytes = end, source.size - end
 
     def _is_end(self, position: int) -> bool:
-        """Whether the mark that ends a file is at a file position, with room for its length."""
+        """True if the mark that ends a file is at a file position, with room for its length."""
         raw = bytes(self.window.bytes_at(position, dledger.END_SIZE_MIN))
         is_mark = int.from_bytes(raw[:4], "big", signed=True) == dledger.END_OF_FILE
         return is_mark and len(raw) == dledger.END_SIZE_MIN
 
     def _entry(self, position: int) -> list[Row] | None:
-        """The rows of the entry at a file position: its header, and its record; None where no entry is."""
+        """Rows of the entry at a file position: its header, and its record; None if it has no entry there."""
         raw = self.window.bytes_at(position, dledger.ENTRY_SIZE)
         if len(raw) < dledger.ENTRY_SIZE:
             return None
@@ -352,7 +352,7 @@ class EntryWalk(Walk):
 
 
 PROOF_BYTES: Final = 4 << 20
-"""How far before a cut the walk begins that proves it: as long as a broker lets a message be by default."""
+"""Distance before a cut at which the walk that proves it begins: the default limit of a message's size."""
 
 
 def first_row_from(
@@ -388,7 +388,7 @@ def first_row_from(
 
 
 def _end_of_walk(walk: Walk, *, only_good: bool) -> int | None:
-    """Where a walk ends; None where it has no row, or not only good ones though those are asked for."""
+    """File position of a walk's end; None if it has no row, or any bad row where only good ones are allowed."""
     end = None
     for batch in walk.batches():
         last = batch.as_array()[-1]

@@ -1,4 +1,4 @@
-"""What scans of a log have seen of it, kept in few columns: the next scan of the same bytes reads none of them.
+"""Results of scans of a log, kept in a few columns: the next scan of the same bytes reads none of them.
 
 Only runs of plain records are kept; see `plain_rows`. A file in which a scan meets anything else is read again by
 whoever asks.
@@ -47,7 +47,7 @@ _SCHEDULE: Final = SCHEDULE_TOPIC.encode()
 
 
 class _Keys(NamedTuple):
-    """`KeyHashes` of a block; `counts` tells how many hashes each row has."""
+    """`KeyHashes` of a block; `counts` holds the number of hashes of each row."""
 
     version: str
     size: int
@@ -57,7 +57,7 @@ class _Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class _Block:
-    """Plain rows that lie one after the other, without the blank at a file's end."""
+    """Adjacent plain rows, without the blank at a file's end."""
 
     physical_offset: int
     count: int
@@ -65,13 +65,13 @@ class _Block:
     keys: _Keys | None
 
     def has_keys_of(self, version: str) -> bool:
-        """Whether it is known what the version enters into the index."""
+        """True if the keys that the version enters into the index are known."""
         return self.keys is not None and self.keys.version == version
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What one walk has seen from its first record to its end, all of it plain."""
+    """Rows of one walk from its first record to its end, all of them plain."""
 
     start: int
     end: int
@@ -86,11 +86,9 @@ class _Run:
     topics: tuple[bytes, ...]
 
     def is_of(self, split: Split) -> bool:
-        """Whether the walk was over a split with the same bounds."""
         return (self.start, self.end, self.is_anchored) == (split.start, split.end, split.anchor)
 
     def suits(self, walk: Walk) -> bool:
-        """Whether the walk would see the same."""
         return (
             (self.record_crc or not walk.record_crc)
             and (self.more_follows == walk.split.more_follows or not self.ends(walk.split) or self.blank is not None)
@@ -99,7 +97,6 @@ class _Run:
         )
 
     def ends(self, split: Split) -> bool:
-        """Whether it reaches to the end of what the file holds."""
         return self.outcome.ended or self.outcome.tail_bytes > 0 or self.outcome.data_end >= split.source.size
 
 
@@ -116,7 +113,7 @@ class LogDigest(Closable):
         self._kept: dict[Hashable, tuple[object, Any]] = {}
         self._digests: dict[Hashable, str] = {}
         self.notes: dict[Hashable, Any] = {}
-        """What whole files came to, by their identity and what was asked."""
+        """Results for whole files, by their identity and the question."""
 
     def batches(self, walk: Walk, *, answers: bool) -> Iterator[Batch]:
         """The batches of a walk; nothing is read where its bytes were seen before.
@@ -133,12 +130,12 @@ class LogDigest(Closable):
         return walk.scanned() if self._is_full or self._knows(key, walk) else self._noted(key, walk)
 
     def answers(self, walk: Walk) -> bool:
-        """Whether a walk would read nothing."""
+        """True if a walk would read nothing."""
         key = _key(walk.split)
         return walk.columns_only and key is not None and bool(self._chain(key, walk))
 
     def messages(self, walk: Walk) -> tuple[int, int] | None:
-        """How many messages a walk would see, and where it would end, of a file that holds nothing else; else None.
+        """Number of messages of a walk and its end, for a file that holds nothing else; else None.
 
         A file with a tombstone counts as holding something else: its `prepared_transaction_offset` is not zero.
         """
@@ -153,17 +150,17 @@ class LogDigest(Closable):
         self._digests.update(digests)
 
     def identity(self, source: ByteSource) -> Hashable | None:
-        """See `ByteSource`; the digest of the bytes where it is known."""
+        """Identity of the bytes: their digest where it is known."""
         identity = source.identity
         return self._digests.get(identity, identity)
 
     def recall(self, name: Hashable, made_of: object) -> Any | None:
-        """What was kept under a name, if it was made of the same."""
+        """The value kept under a name, if it was made of the same object; else None."""
         known, result = self._kept.get(name, (None, None))
         return result if known == made_of else None
 
     def keep(self, name: Hashable, made_of: object, result: Any) -> None:
-        """Keep something that was made of what was seen, until the digest is closed or other takes its name."""
+        """Keep a result of seen rows, until the digest is closed or another result takes its name."""
         self._kept[name] = made_of, result
 
     def close(self) -> None:
@@ -222,7 +219,7 @@ class LogDigest(Closable):
         return _Block(int(rows["physical_offset"][0]), rows.size, columns, kept_keys)
 
     def _keep(self, content: bytes) -> bytes | int:
-        """The content itself while there is memory for it, else its place in the temporary file."""
+        """The content itself while there is memory for it, else its position in the temporary file."""
         with self._lock:
             self._memory_left -= len(content)
             if self._memory_left >= 0:
@@ -241,7 +238,6 @@ class LogDigest(Closable):
     # Answering
 
     def _knows(self, key: Hashable, walk: Walk) -> bool:
-        """Whether a run that suits begins within the walk's split."""
         begins, split = self._known(key), walk.split
         return any(split.start <= begin < split.end and run.suits(walk) for begin, run in begins.items())
 
@@ -250,7 +246,7 @@ class LogDigest(Closable):
             return dict(self._runs.get(key, {}))
 
     def _chain(self, key: Hashable, walk: Walk) -> list[_Run]:
-        """Runs that follow each other from the walk's start to the file's end; empty where there are none."""
+        """Adjacent runs from the walk's start to the file's end; empty where there are none."""
         split, by_begin = walk.split, self._known(key)
         same = [known for known in by_begin.values() if known.is_of(split)]
         if same:
@@ -271,7 +267,6 @@ class LogDigest(Closable):
         return []
 
     def _has_record_at(self, run: _Run, split: Split) -> bool:
-        """Whether a record of the run begins where the split does."""
         begin = split.physical_offset + split.start
         if split.start == run.outcome.first_record or begin == (run.blank or (-1,))[0]:
             return True
@@ -339,13 +334,13 @@ class LogDigest(Closable):
 
 
 def _key(split: Split) -> Hashable | None:
-    """The file as it is, and where it lies: under another name, each record would be wrong about its own place."""
+    """Key of the file's content and start: under another name, each record would be wrong about its own offset."""
     identity = split.source.identity
     return None if identity is None else (identity, split.physical_offset)
 
 
 def _offsets(block: _Block, sizes: NDArray[Any]) -> NDArray[numpy.int64]:
-    """Where the records of a block begin: each where the one before it ends."""
+    """Physical offset of each record of a block: the end of the one before it."""
     offsets: NDArray[numpy.int64] = sizes.cumsum(dtype="i8") + (block.physical_offset - sizes)
     return offsets
 
@@ -367,7 +362,6 @@ def _blank_row(physical_offset: int, size: int) -> RowColumns:
 
 
 def _no_keys(walk: Walk) -> KeyHashes | None:
-    """What a batch without messages puts into the index."""
     import numpy
 
     nothing = numpy.empty(0, numpy.int32)
@@ -429,7 +423,7 @@ def keep_columns(
 
 
 def _narrow(values: NDArray[Any], least: int, most: int) -> tuple[NDArray[Any], bytes]:
-    """Numbers in fewer bytes: their places among few, which follow, or their differences to the least one.
+    """Numbers in fewer bytes: indexes into a few values, which follow, or differences to the least one.
 
     A difference that is too large for the numbers' own type wraps, and so does the sum that undoes it.
     """

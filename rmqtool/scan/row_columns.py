@@ -1,4 +1,4 @@
-"""Rows column by column: what looks at one column of very many rows reads nothing else.
+"""Rows column by column, so that one column of very many rows is read alone.
 
 A row has some 170 bytes, so that looking at one number of each in an array of rows reads a line of the cache a row.
 Almost all rows are plain: good, of the first layout, with IPv4 hosts and a topic, right about their own place, and with

@@ -1,4 +1,4 @@
-"""Which rows of the log are wanted."""
+"""Filter of the rows of a log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CLOCK_STEP_MS: Final = 3_600_000
-"""How far a clock may have been set back: files are left out by the times of their first records with this margin."""
+"""Margin for a clock that was set back, where files are left out by the store times of their first records."""
 _VERDICT: Final = Row._fields.index("verdict")
 _SCHEDULE: Final = SCHEDULE_TOPIC.encode()
 
@@ -55,22 +55,23 @@ class RowFilter:
 
     @property
     def wants_texts(self) -> bool:
-        """Whether columns alone do not decide, but `has_texts` does."""
+        """True if columns alone do not decide, but `has_texts` does."""
         return any(value is not None for value in (self.key, self.tag, self.message_id))
 
     @property
     def wants_content(self) -> bool:
-        """Whether something in a message decides."""
+        """True if the content of a message decides."""
         asked = (self.topics, self.queue_ids, self.from_ms, self.to_ms)
         return self.wants_texts or any(value is not None for value in asked)
 
     def may_be_between(self, begin: int, end: int) -> bool:
-        """Whether rows of this range of physical offsets may be wanted."""
+        """True if the filter may accept rows of this range of physical offsets."""
         low, high = self._offsets
         return begin < high and end > low
 
     def may_be_stored(self, first_ms: int | None, next_first_ms: int | None) -> bool:
-        """Whether rows of a file may be wanted, by the store times of its first record and of the next file's.
+        """True if the filter may accept rows of a file, by the store times of its first record and of
+        the next file's.
 
         A file is left out only by two times that ascend: one that is unknown, or is damaged, leaves out nothing.
         """
@@ -81,15 +82,15 @@ class RowFilter:
         return not late and not early
 
     def may_name(self, topic: str) -> bool:
-        """Whether rows of a topic may be wanted."""
+        """True if the filter may accept rows of a topic."""
         return self.topics is None or any(fnmatch.fnmatchcase(topic, pattern) for pattern in self.topics)
 
     def may_number(self, queue_id: int) -> bool:
-        """Whether rows of a queue id may be wanted."""
+        """True if the filter may accept rows of a queue id."""
         return self.queue_ids is None or queue_id in self.queue_ids
 
     def has_texts(self, keys: Sequence[str], unique_key: str | None, tags: str | None, message_id: str) -> bool:
-        """Whether a message has the key, tag and id that are asked for."""
+        """True if a message has the required key, tag and id."""
         return (
             (self.key is None or self.key in keys or self.key == unique_key)
             and (self.tag is None or self.tag == tags)
@@ -107,7 +108,7 @@ class RowFilter:
         return batch.rows if mask.all() else rows[mask]
 
     def mask(self, rows: NDArray[Any], topics: Sequence[bytes]) -> NDArray[np.bool_]:
-        """Which rows of a scan are wanted, as far as numbers tell.
+        """Mask of the rows that the filter accepts, as far as numbers decide.
 
         Args:
             topics: names by the rows' topic numbers.
@@ -137,7 +138,8 @@ class RowFilter:
         return np.asarray(chosen if self.strict else chosen | bad)
 
     def _texts_mask(self, rows: NDArray[Any], batch: Batch) -> NDArray[np.bool_]:
-        """Which messages may have the key, tag and id that are asked for; a text that no record holds is seen at once.
+        """Mask of the messages that may have the required key, tag and id; a text that no record holds
+        is seen at once.
 
         A text with U+FFFD rules nothing out: other bytes are decoded to the same.
         """
@@ -166,7 +168,7 @@ class RowFilter:
 
     @cached_property
     def _offset_id(self) -> OffsetMessageId | None:
-        """The message id that is asked for, if it is a broker's."""
+        """The required message id, if it is a broker's."""
         with suppress(ValueError):
             return parse_offset_message_id(self.message_id or "")
         return None
@@ -178,5 +180,5 @@ class RowFilter:
 
 
 def _exact_bytes(text: str | None) -> bytes | None:
-    """The bytes of a text that is asked for; None where others are decoded to the same."""
+    """The bytes of a required text; None where other bytes are decoded to the same text."""
     return None if text is None or "\ufffd" in text else text.encode("utf-8", "replace")

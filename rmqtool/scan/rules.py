@@ -1,4 +1,4 @@
-"""The rule table of the record judge: what is wrong with a record, in the order in which the broker looks.
+"""The rule table of the record judge: errors of a record, in the order of the broker's checks.
 
 Broker: `CommitLog#checkMessageAndReturnSize`. The last rule is ours: the broker never compares a record's own offset
 with its place. Both readers follow this table; tests/scan/test_compiled.py holds them equal on random damage.

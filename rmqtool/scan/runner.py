@@ -1,4 +1,4 @@
-"""What runs many splits of work of one kind: threads of this process, or whatever a caller passes in their place."""
+"""Run many splits of work of one kind: in threads of this process, or with a function of the caller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Runner(Protocol):
 
 
 def read_ahead(blocks: Iterator[Item]) -> Generator[Item, None, None]:
-    """The same blocks; while one is looked at, a thread reads the next one, one at a time and in order."""
+    """Yield the blocks in order, while a thread reads the next one."""
     from concurrent.futures import ThreadPoolExecutor
 
     end = object()

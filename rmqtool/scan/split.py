@@ -1,4 +1,4 @@
-"""A split of the log: what one worker scans, what is known when it is done, and how files are cut into parts.
+"""A split of the log for one worker, its outcome, and the division of files into parts.
 
 A part of a file finds its own first record; in the middle of a body it may take a record inside that body for the log's
 own, if that record's own offset is right by construction. Where all parts hold nothing but good records, and each
@@ -19,7 +19,7 @@ from rmqtool.store.source import ByteSource
 
 @dataclass
 class LazySource:
-    """See `ByteSource`; opened by the first read, and again by the first one after `close`.
+    """A source that is opened by the first read, and again by the first one after `close`.
 
     Name and size are those of the first look, so that a walk over a file that changes meanwhile still ends.
     """
@@ -51,7 +51,6 @@ class LazySource:
 
     @property
     def identity(self) -> Hashable | None:
-        """See `ByteSource`."""
         try:
             return self._source().identity
         except OSError:
@@ -94,7 +93,7 @@ class Split:
 
 @dataclass
 class SplitOutcome:
-    """What is known when a split is done.
+    """Result of a split.
 
     Attributes:
         data_end: the file position after its last record or bad range.
@@ -152,7 +151,7 @@ def splits_of(split: Split, part_bytes: int = PART_BYTES, count: int | None = No
 
 
 def has_parts(split: Split, part_bytes: int = PART_BYTES) -> bool:
-    """Whether a file has the data of two parts at least; a sparse one is long and has few bytes."""
+    """True if a file has the data of at least two parts; a sparse one is long and has few bytes."""
     if split.end - split.start < 2 * part_bytes:
         return False
     try:
@@ -162,7 +161,7 @@ def has_parts(split: Split, part_bytes: int = PART_BYTES) -> bool:
 
 
 def _cuts(extents: Sequence[tuple[int, int]], data_bytes: int, count: int) -> Iterator[int]:
-    """The file positions before which a file holds the first, second ... of so many equal shares of its data."""
+    """File positions that divide a file into `count` equal shares of its data."""
     before, numbers = 0, iter(range(count))
     number = next(numbers)
     for start, end in extents:
@@ -174,7 +173,9 @@ def _cuts(extents: Sequence[tuple[int, int]], data_bytes: int, count: int) -> It
 
 
 def merged_outcome(split: Split, parts: Iterable[SplitOutcome]) -> SplitOutcome | None:
-    """What one walk over a file comes to whose parts, in order, hold good records only; None if they do not fit."""
+    """Outcome of one walk over a file, from its parts in order, which hold good records only; None if
+    they do not fit.
+    """
     position, ended = split.start, False
     size = split.source.size
     for outcome in parts:

@@ -43,14 +43,15 @@ nothing is called stale here."""
 WORK_BASE: Final = 64 << 20
 WORK_PER_BYTE: Final = 8
 WORK_FLOOR: Final = 1024
-"""What judging costs at least, in bytes of a checksum.
+"""Least cost of judging, in bytes of a checksum.
 
 All that a walk judges in vain is bounded by `WORK_BASE` and `WORK_PER_BYTE` times the file: records that a file claims
-may overlap, and each may reach to the file's end. Records that do not overlap never need half of it."""
+may overlap, and each may reach to the file's end. Records that do not overlap never need half of it.
+"""
 
 
 class KeyHashes(NamedTuple):
-    """What the messages of a batch put into the index, in the order of a broker version.
+    """Index keys of a batch's messages, in the order of a broker version.
 
     `rows` are numbers among the batch's messages, one for each hash.
     """
@@ -113,12 +114,12 @@ class Batch:
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether the window holds all bytes of the rows."""
+        """True if the window holds all bytes of the rows."""
         base = self.split.physical_offset
         return self.window.holds(int(self.rows[0][0]) - base, int(self.rows[-1][0]) + int(self.rows[-1][1]) - base)
 
     def may_hold(self, text: bytes) -> bool:
-        """Whether the records may hold a text; False only where all their bytes are at hand."""
+        """True if the records may hold a text; False only where all their bytes are in the window."""
         return self._content is None or text in self._content
 
     @cached_property
@@ -140,7 +141,7 @@ class RecordReader(Protocol):
 
 
 class BatchSource(Protocol):
-    """What is known of a log (`LogDigest`): gives a walk its batches, from what earlier walks saw where it can."""
+    """Known results for a log (`LogDigest`): gives a walk its batches, from those of earlier walks where it can."""
 
     def batches(self, walk: Walk, *, answers: bool) -> Iterator[Batch]:
         """The batches of a walk.
@@ -187,7 +188,7 @@ class Walk:
         return self.scanned() if self.digest is None else self.digest.batches(self, answers=self.columns_only)
 
     def scanned(self) -> Iterator[Batch]:
-        """The same, read from the split's bytes."""
+        """Batches of the split, read from its bytes."""
         split, size = self.split, self.split.source.size
         position = self._begin()
         self.outcome.first_record = position
@@ -260,7 +261,7 @@ class Walk:
         return find_next(self.window, split.start, split.end, split.physical_offset, self._is_good)
 
     def _may_reach_behind_window(self, position: int) -> bool:
-        """Whether filling the window from here could show the reader more of this record."""
+        """True if filling the window from here could show the reader more of this record."""
         at_hand = self.window.end - position
         if self.window.end >= self.split.source.size:
             return False
@@ -270,7 +271,7 @@ class Walk:
         return at_hand < length <= self.block_size
 
     def _beyond_good(self, position: int, row: Row) -> Generator[Batch, None, int]:
-        """Deal with one row that the reader left over; the next position."""
+        """Handle one row that the reader left over; return the next position."""
         size = self.split.source.size
         if row.verdict == Verdict.GOOD:
             if row.magic == commitlog.MAGIC_BLANK:
@@ -296,7 +297,7 @@ class Walk:
         return size
 
     def _last_range(self, position: int, row: Row, data_end: int) -> Iterator[Batch]:
-        """What lies between the last good record and the end of the file."""
+        """The bytes between the last good record and the end of the file."""
         size = self.split.source.size
         if self.split.more_follows:
             self.outcome.data_end = size
@@ -324,7 +325,7 @@ class Walk:
         yield self._bad(position, data_end, verdict)
 
     def _where_it_goes_on(self, position: int, row: Row) -> int | None:
-        """Where the log continues after a bad record."""
+        """Position at which the log continues after a bad record; None if it does not."""
         size, start = self.split.source.size, position + 1
         if (row.verdict in KEEPS_ITS_LENGTH and _is_whole(row)) or row.verdict == Verdict.UNREADABLE_RANGE:
             claimed_end = position + row.size
@@ -336,7 +337,7 @@ class Walk:
         return find_next(self.window, start, size, self.split.physical_offset, self._is_good)
 
     def _continues(self, row: Row, position: int) -> bool:
-        """Whether what begins at a bad record's claimed end bears out that the record ends there."""
+        """True if the bytes at a bad record's claimed end show that the record ends there."""
         if self._is_good(position):
             return True
         following = self.judge(position)
@@ -344,7 +345,7 @@ class Walk:
         return _is_whole(row) and _is_whole(following) and following.own_offset == following.physical_offset
 
     def _is_good(self, position: int) -> bool | None:
-        """Whether a good record or blank begins here; None once the walk has judged enough in vain."""
+        """True if a good record or blank begins here; None once the walk has judged enough in vain."""
         if self._work_left < 0:
             return None
         verdict = self.judge(position).verdict
@@ -352,7 +353,7 @@ class Walk:
         return verdict == Verdict.GOOD
 
     def _gap_verdict(self, start: int, end: int, row: Row, *, stale: bool) -> Verdict:
-        """What to call the bytes of [start, end), which begin with this bad row."""
+        """Verdict on the bytes of [start, end), which begin with this bad row."""
         if row.verdict == Verdict.UNREADABLE_RANGE:
             return Verdict.UNREADABLE_RANGE
         if stale:
@@ -401,7 +402,7 @@ class Walk:
 
 
 def _is_whole(row: Row) -> bool:
-    """Whether all lengths of the row's record agree, so that it carries its fields."""
+    """True if all lengths of the row's record agree, so that it has its fields."""
     return row.topic_length > 0
 
 
@@ -443,7 +444,7 @@ def find_next(
 
 
 def _candidates(window: Window, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Positions at which a magic stands where a record would have it, with the first bytes from there."""
+    """Positions at which a magic is where a record would have it, with the first bytes from there."""
     for extent_start, extent_end in window.source.extents(start, end):
         # The size before a magic may begin with zeros, which may lie in the hole before the extent.
         at, step = max(start, extent_start - MAGIC_AT), FIRST_STEP
@@ -458,7 +459,7 @@ def _candidates(window: Window, start: int, end: int) -> Iterator[tuple[int, byt
 
 
 class PlainReader:
-    """See `walk.Reader`."""
+    """A `walk.Reader` without a compiled kernel."""
 
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
         split, window = walk.split, walk.window

@@ -1,4 +1,5 @@
-"""What a broker keeps beside log, queues and index: of each kind, its files, what a load makes of them, and its check.
+"""Side state of a broker besides log, queues and index: the files of each kind, how a load treats them,
+and its check.
 
 `kinds.SIDES` has a row for each: which files it has, which versions read them, and which commands look into them.
 """

@@ -1,4 +1,4 @@
-"""Compacted topics: which messages a broker puts into their own log and queue and how, and what is wrong with those.
+"""Compacted topics: the messages that a broker puts into their own log and queue, and the checks of those.
 
 Each file has what one run of the compaction kept, so files of a queue need not follow each other, and end where they
 like. Broker: `CompactionLog#asyncPutMessage`, `CompactionLog.CompactionAppendMessageCallback`,
@@ -81,7 +81,7 @@ def configured_sizes(settings: Settings) -> FileSizes | None:
 
 
 def broker_sizes(settings: Settings = Settings()) -> FileSizes:  # noqa: B008 - it is frozen
-    """What a broker with these settings writes; its default for what they do not name."""
+    """Sizes of a broker with these settings; its default for those without a setting."""
     queue = (settings.compaction_queue_file_size or _QUEUE_SETTING) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE
     count, rest = divmod(settings.compaction_log_file_size or _LOG_SETTING, max(queue, 1))
     if count < FILES_MIN:

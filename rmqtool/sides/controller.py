@@ -31,7 +31,7 @@ class EpochFiles(NamedTuple):
 
     @property
     def used(self) -> Epochs:
-        """What the broker uses."""
+        """The epochs that the broker uses."""
         return next((file for file in (self.own, self.backup) if file is not None and file.problem is None), Epochs())
 
     @property

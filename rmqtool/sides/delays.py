@@ -1,4 +1,4 @@
-"""Delay levels: where a broker continues to deliver each, which of its messages were delivered, and what is wrong.
+"""Delay levels: the offset at which a broker continues to deliver each, the delivered messages, and the checks.
 
 Broker: `ScheduleMessageService#load`, `#correctDelayOffset`, `#messageTimeup`: a delivered message keeps unique key,
 body, producer's time and number of attempts, and the properties that name its topic and queue.
@@ -96,13 +96,13 @@ class DelayLevel:
 
     @property
     def missed(self) -> int:
-        """How many before the start the log does not show as delivered."""
+        """Number of messages before the start that the log does not show as delivered."""
         before = self.delivered_ms[: max(0, self.start - self.first)]
         return int((before == NOT_DELIVERED).sum())
 
 
 class _Rows(NamedTuple):
-    """Messages of a level that are looked up: a hash of each one's key, 0 where there is none, and where it lies."""
+    """Messages of a level that are looked up: a hash of each one's key, 0 where there is none, and its offset."""
 
     queue: Queue
     first: int
@@ -191,7 +191,7 @@ def newest_store_ms(reader: Reader) -> int:
 
 
 def _hash(properties: Mapping[str, str], numbers: tuple[int, ...]) -> int:
-    """The hash of what is the same of a message before and after its delivery; never 0."""
+    """Hash of the parts of a message that delivery does not change; never 0."""
     queue_id = properties.get(REAL_QUEUE_ID, "")
     queue_id = queue_id if queue_id.isascii() and len(queue_id) <= _QUEUE_ID_DIGITS_MAX else ""
     return hash((properties.get(REAL_TOPIC, ""), queue_id, properties.get(UNIQUE_KEY, ""), numbers)) or 1
@@ -200,7 +200,7 @@ def _hash(properties: Mapping[str, str], numbers: tuple[int, ...]) -> int:
 def _delivered(
     reader: Reader, levels: list[_Rows], whole: bool, on_progress: OnProgress | None
 ) -> list[NDArray[np.int64]]:
-    """For each row of each level when it was delivered. Of messages with one key the first ones in the log were."""
+    """Delivery time of each row of each level. Of messages with one key the first ones in the log were delivered."""
     hashes = np.concatenate([np.empty(0, "i8"), *(np.array(rows.hashes, "i8") for rows in levels)])
     positions = np.concatenate([np.empty(0, "i8"), *(np.array(rows.positions, "i8") for rows in levels)])
     times = np.where(hashes == 0, 0, NOT_DELIVERED)

@@ -1,4 +1,4 @@
-"""Logs of DLedger (`dledger-ID/`): their entries with the message in each, the units of their index, and what is wrong.
+"""Logs of DLedger (`dledger-ID/`): their entries with the message in each, the units of their index, and the checks.
 
 Broker: `DLedgerMmapFileStore`, `DLedgerEntryCoder`. Its `recover` looks at less than the check: lengths and order in
 the last three files.
@@ -42,7 +42,7 @@ OF_ENTRIES: Final = frozenset(
     for verdict in Verdict
     if verdict not in (Verdict.GOOD, Verdict.BAD_PROPERTY, Verdict.RECORD_CRC_MISMATCH, Verdict.TORN_RECORD)
 )
-"""What is wrong with records of DLedger is a finding about their entries (`dledger.*`), but for the others."""
+"""Findings about records that are reported about their DLedger entries (`dledger.*`); the others stay."""
 _SHARED: Final = ("magic", "position", "size", "index", "term")
 
 
@@ -63,7 +63,7 @@ class BadRange(NamedTuple):
 
 
 def read_entries(source: ByteSource, start: int, rules: BrokerRules) -> Iterator[LogEntry | BadRange]:
-    """The entries of a file whose first byte has the given place in the log, up to what is none.
+    """The entries of a file whose first byte has the given offset in the log, up to the first invalid one.
 
     Raises:
         UnreadableError: the disk does not give the bytes.
@@ -244,7 +244,7 @@ def _entry_findings(log: DLedgerLog, rules: BrokerRules, index_files: ExitStack,
 
 
 def _dispatched_end(store: Store, rules: BrokerRules) -> int:
-    """Up to where a start takes the log as dispatched; it drops nothing where that comes before its end."""
+    """End up to which a start takes the log as dispatched; it drops nothing where that comes before its end."""
     if rules.dispatched_end is not DispatchedEnd.QUEUES:
         checkpoint = readable_checkpoint(store)
         return checkpoint.consumequeue_physical_offset if checkpoint is not None else 0

@@ -1,4 +1,4 @@
-"""Every kind of side state in one table, and what follows from it: what a command looks at, and what it leaves out.
+"""Every kind of side state in one table, and the files that a command checks or leaves out.
 
 A further kind is one file in this room, and one row in `SIDES`.
 """
@@ -153,7 +153,7 @@ def side_findings(store: Store, rules: BrokerRules, account: Account, kinds: fro
 
 
 def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator[UnreadFiles]:
-    """What a broker uses and nothing looks at: what is not where it is looked for, or may not be, and kind by kind.
+    """Files that a broker uses and nothing checks: missing or unreadable ones, and others kind by kind.
 
     Files without content are not used.
 
@@ -210,7 +210,7 @@ def _unread_directories(store: Store, side: SideKind, kind: FileKind, content: s
 
 
 def _reason(store: Store, side: SideKind, kind: FileKind, content: str) -> tuple[str, ReadBy]:
-    """Why files that are used are not looked at, and what would look at them."""
+    """Reason why used files are not checked, and the reader that would check them."""
     if kind is FileKind.CONSUMEQUEUE_ROCKSDB:
         if store.queue_kind != "mixed":
             return f"these consume {content} are not read", ReadBy.BROKER
@@ -226,7 +226,7 @@ def _reason(store: Store, side: SideKind, kind: FileKind, content: str) -> tuple
 
 
 def left_out_files(store: Store, kinds: frozenset[FileKind]) -> Iterator[UnreadFiles]:
-    """What is not looked at where files of these kinds are."""
+    """Files that a check of these kinds does not read."""
     yield from unread_files(store, kinds)
     if FileKind.TIERED in kinds:
         from rmqtool.sides.tiered import undecoded_tiered

@@ -1,4 +1,4 @@
-"""What pop consumers hold: messages that they received, and that a broker delivers again unless they acknowledge them.
+"""Messages that pop consumers received, and that a broker delivers again unless they acknowledge them.
 
 They stand in revive topics, in the timer, and from 5.4 on in a RocksDB, whose values alone are believed; its keys say
 when a row is due.
@@ -59,7 +59,7 @@ _FINDINGS_MAX: Final = 100
 
 
 class PopKey(NamedTuple):
-    """What a check point and its acknowledgements have in common."""
+    """Fields that a check point and its acknowledgements share."""
 
     topic: str
     consumer_group: str
@@ -113,7 +113,7 @@ def decode_pop_body(tag: str, raw: bytes) -> PopBody:
 
 
 def _java_long(value: int) -> int:
-    """A sum as Java has it."""
+    """Wrap a sum to a Java long."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -200,7 +200,7 @@ def parse_pop_row(key: bytes, value: bytes) -> PopRow | None:
 
 
 class PopState(StrEnum):
-    """What a broker does with a message that a consumer received."""
+    """Handling of a message that a consumer received."""
 
     IN_FLIGHT = "in-flight"
     BLOCKED = "blocked"
@@ -269,7 +269,7 @@ class PopLog:
             self.check_points[name].acknowledged.update(body.offsets)
 
     def is_due(self, point: CheckPoint) -> bool:
-        """Whether a broker waits for acknowledgements no longer: later records of its queue show that they are in."""
+        """True if a broker waits for acknowledgements no longer: later records of its queue show that they are in."""
         end_ms = self._ends_ms.get((point.revive_topic, point.revive_queue_id), 0)
         return end_ms - point.body.revive_timestamp_ms > _WAIT_MS
 
@@ -355,7 +355,7 @@ def database_messages(reader: Reader, rows: Iterable[PopRow]) -> Iterator[Popped
 def _unacknowledged(
     reader: Reader, queues: Collection[QueueName], key: PopKey, queue_offset: int
 ) -> tuple[Record | None, PopState]:
-    """A message that was not acknowledged, and what a broker does with it."""
+    """A message that was not acknowledged, and the broker's handling of it."""
     if (key.topic, key.queue_id) not in queues:
         return None, PopState.UNREADABLE
     queue = reader.queue(key.topic, key.queue_id)
@@ -368,7 +368,7 @@ def _unacknowledged(
 
 @dataclass
 class PopCheck:
-    """One check of what pop consumers hold: what stops a broker there, and what has expired.
+    """One check of the messages that pop consumers hold: obstacles for a broker, and expired ones.
 
     Attributes:
         failure: why the database was not read to its end, as a sentence; empty where it was, or there is none.

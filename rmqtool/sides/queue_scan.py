@@ -1,4 +1,4 @@
-"""What kinds of side state ask of queues and log alike: the units of a queue, and whether the log shows a delivery."""
+"""Queries of several kinds of side state: the units of a queue, and whether the log shows a delivery."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def record_at(reader: Reader, physical_offset: int) -> Record | None:
 
 
 def readable_record(reader: Reader, physical_offset: int) -> Record | None:
-    """The same; None also where the disk does not give it."""
+    """The record at a physical offset; None also where the disk does not give it."""
     with suppress(UnreadableError):
         return record_at(reader, physical_offset)
     return None

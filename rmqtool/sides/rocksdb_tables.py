@@ -95,7 +95,7 @@ class SideDatabase:
         self.failure, self.reason = reading.failure, reading.reason
 
     def timer_marks(self) -> dict[str, int]:
-        """How far the timers are, by the names of the keys; none where a broker keeps no timer here."""
+        """Progress of the timers, by the names of the keys; empty where a broker keeps no timer here."""
         return {row.name: row.value for _, row in self.rows((TIMER_FAMILY,)) if isinstance(row, Mark)}
 
     def timers_from(self, due_ms: int) -> Iterator[TimerRow]:
@@ -121,7 +121,7 @@ class SideDatabaseCheck:
 
     @property
     def is_used(self) -> bool:
-        """Whether there is a row to check, or a broker may fail to open the database."""
+        """True if there is a row to check, or a broker may fail to open the database."""
         return has_to_open(self.store.view, self.store.files.get(FileKind.ROCKSDB, ()))
 
     @property
@@ -165,7 +165,7 @@ class SideDatabaseCheck:
 
 
 def _row_findings(database: SideDatabase, reader: Reader, file: IO[bytes], log: tuple[int, int]) -> Iterator[Finding]:
-    """Check timers and transactions, then the rows of the index, which meet the records in the order of the log.
+    """Check timers and transactions, then the rows of the index, in the order of the log's records.
 
     Args:
         file: is empty, and gets the rows of the index.

@@ -66,7 +66,7 @@ def tiered_findings(store: Store, rules: BrokerRules, account: Account) -> Itera
 
 
 def _record_findings(store: Store, segment: TieredSegment, records: dict[int, tuple[int, int]]) -> Iterator[Finding]:
-    """Findings about a segment with records; what is good is entered."""
+    """Findings about a segment with records; the good ones are added to `records`."""
     try:
         file = LogFile(partial(store.view.open, segment.path), segment.start)
         with RecordTable.of([file]) as table:
@@ -90,7 +90,7 @@ def _record_findings(store: Store, segment: TieredSegment, records: dict[int, tu
 def _unit_findings(
     store: Store, segment: TieredSegment, records: Mapping[int, tuple[int, int]], walked: list[tuple[int, int]]
 ) -> Iterator[Finding]:
-    """Units that lead to no record, in what is left of the log."""
+    """Units that do not lead to a record, in the rest of the log."""
     try:
         with closing(store.view.open(segment.path)) as source:
             end = source.size // UNIT_SIZE * UNIT_SIZE
@@ -112,7 +112,7 @@ def _unit_findings(
 
 
 def undecoded_tiered(store: Store) -> Iterator[UnreadFiles]:
-    """What of a tiered store is not looked at here."""
+    """Parts of a tiered store that are not checked here."""
     tiered = read_tiered(store.view)
     kind = FileKind.TIERED.value
     if tiered.segments and tiered.root is None:

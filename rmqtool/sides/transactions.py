@@ -1,4 +1,4 @@
-"""Half messages of transactions, the records that end them, where a broker continues to ask, and what is wrong there.
+"""Half messages of transactions, the records that end them, the offset at which a broker continues, and the checks.
 
 Broker: `TransactionalMessageBridge#putHalfMessage`, `#fetchConsumeOffset`, `TransactionalMessageServiceImpl#check`,
 `#fillOpRemoveMap`, `EndTransactionProcessor`.
@@ -40,7 +40,7 @@ _FINDINGS_MAX: Final = 100
 
 
 class HalfState(StrEnum):
-    """What a broker does with a half message."""
+    """Handling of a half message."""
 
     ENDED = "ended"
     PASSED = "passed"
@@ -65,7 +65,7 @@ class HalfMessage(NamedTuple):
 
 @dataclass
 class Operations:
-    """What the operation records say.
+    """Content of the operation records.
 
     Attributes:
         ended: by queue offset of a half message: queue offset of the first operation record that names it.

@@ -1,4 +1,4 @@
-"""What was not looked at, though a broker uses it, and what would look at it: every result that left it out says so."""
+"""Files that a broker uses but that were not checked, and their reader: every result that omits them reports it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rmqtool.store.databases.rocksdb import RocksFailure
 
 
 class ReadBy(StrEnum):
-    """What would look at files that are not looked at."""
+    """Command or program that reads files which were not checked."""
 
     VERIFY = "verify"
     DRIVER = "driver"
@@ -45,5 +45,5 @@ class UnreadFiles:
 
 
 def read_by_after(failure: RocksFailure | None) -> ReadBy:
-    """What would read a database in RocksDB that was not read to its end."""
+    """Reader for a database in RocksDB that was not read to its end."""
     return ReadBy.DRIVER if failure is RocksFailure.NO_LIBRARY else ReadBy.BROKER

@@ -174,7 +174,7 @@ def _directory_locked(root: Path) -> int:
 
 
 def _locked(root: Path, *, keeps_times: bool) -> tuple[int, bool]:
-    """A descriptor of `lock` with the broker's lock on it, and whether the file was made for that."""
+    """Descriptor of `lock` with the broker's lock on it, and True if the file was made for that."""
     path = root / LOCK_NAME
     try:
         descriptor, is_made = _opened(path, keeps_times=keeps_times)
@@ -191,7 +191,7 @@ def _locked(root: Path, *, keeps_times: bool) -> tuple[int, bool]:
 
 
 def _opened(path: Path, *, keeps_times: bool) -> tuple[int, bool]:
-    """A descriptor of `lock`, which is made with the store's owner and never followed if it is a link."""
+    """Descriptor of `lock`; made with the store's owner, and not followed if it is a link."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     store = path.parent.stat()
     try:

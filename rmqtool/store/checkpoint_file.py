@@ -33,7 +33,7 @@ def readable_checkpoint(store: Store) -> Checkpoint | None:
 
 
 def shows_index(store: Store, checkpoint: Checkpoint | None) -> bool:
-    """Whether the broker makes an index, or made one: the settings, the directory or the checkpoint tells.
+    """True if the settings, the directory or the checkpoint show that the broker makes an index, or made one.
 
     The first message makes the directory. Without a checkpoint nobody knows.
 

@@ -56,7 +56,7 @@ EVIDENCE: Final = frozenset(
 )  # fmt: skip
 """Kinds of which one file makes a directory a store; `lock` and `config/` are too common to tell anything."""
 _NOT_THERE: Final = (EntryKind.DANGLING, EntryKind.LOOP, EntryKind.BROKEN)
-"""What Java's `File#exists` says is not there."""
+"""Kinds of entry for which Java's `File#exists` is false."""
 _STRAY_KINDS: Final = (FileKind.STRAY_COMMITLOG, FileKind.STRAY_QUEUE, FileKind.STRAY_INDEX)
 _STREAM_KINDS: Final = frozenset(
     {
@@ -74,7 +74,7 @@ class Segment:
     entry: Entry
     start: int
     has_entries: bool = False
-    """Whether it is a file of DLedger, whose records are in entries."""
+    """True for a file of DLedger, whose records are in entries."""
     path: str = field(init=False, repr=False, compare=False)
     size: int = field(init=False, repr=False, compare=False)
     end: int = field(init=False, repr=False, compare=False)
@@ -99,7 +99,7 @@ class QueueFiles:
 
 
 class QueueRoles(NamedTuple):
-    """What the two sides are for where queues are written to files and to RocksDB; each is `file` or `rocksdb`.
+    """Roles of files and RocksDB where queues are written to both; each is `file` or `rocksdb`.
 
     Attributes:
         reads: the side that pulls are answered from (combineCQPreferCQType).
@@ -114,7 +114,7 @@ class QueueRoles(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a store's files do not say about themselves; None where it is to be inferred."""
+    """Settings that a store's files do not show; None means inferred."""
 
     commitlog_directories: tuple[str, ...] = ()
     commitlog_file_size: int | None = None
@@ -130,16 +130,16 @@ class Settings:
     queue_kind: str | None = None
     queue_roles: QueueRoles | None = None
     makes_index: bool | None = None
-    """Whether the broker writes an index (`messageIndexEnable`); None where nobody says."""
+    """True if the broker writes an index (`messageIndexEnable`); None if unknown."""
     has_light_queues: bool | None = None
     """The broker's `enableLmq`; None where nobody says."""
     uses_dledger: bool | None = None
-    """Whether the broker's log is one of DLedger; None where the files have to tell."""
+    """True if the broker's log is one of DLedger; None to infer it from the files."""
     dledger_id: str | None = None
     dledger_directories: tuple[str, ...] = ()
     """Those of `commitlog_directories` that hold the data of DLedger; none where it lies in `dledger-ID/data`."""
     defaults_hold: bool = False
-    """Whether the broker's own properties file was read, so that its default holds for a size that it does not name."""
+    """True if the broker's own properties file was read, so that its default holds for a size that it does not name."""
 
     @property
     def log_directories(self) -> frozenset[str]:
@@ -184,7 +184,7 @@ class Store:
 
     @property
     def has_dledger_log(self) -> bool:
-        """Whether the commit log is that of DLedger, or ends in it; see `with_dledger_log`."""
+        """True if the commit log is that of DLedger, or ends in it."""
         return bool(self.commitlog) and self.commitlog[-1].has_entries
 
     @cached_property
@@ -267,13 +267,13 @@ class Store:
 
     @cached_property
     def has_default_derived_sizes(self) -> bool | None:
-        """Whether queue and index files have the broker's default sizes; None where there are none."""
+        """True if queue and index files have the broker's default sizes; None where there are none."""
         sizes = {segment.size for queue in self.loadable_queues.values() for segment in queue.segments}
         return are_default_sizes(sizes, {entry.size for entry in self.index_files})
 
     @property
     def uses_default_sizes(self) -> bool:
-        """Whether a size that no file shows may be taken to be the broker's default: all that is known is."""
+        """True if a size that no file shows may be assumed to be the broker's default, as all known sizes are."""
         if self.settings.defaults_hold:
             return True
         return self.commitlog_file_size in (0, DEFAULT_LOG_FILE_SIZE) and self.has_default_derived_sizes is not False
@@ -317,7 +317,7 @@ class Store:
 
     @property
     def are_queues_known(self) -> bool:
-        """Whether all queues can be read: those in files, or the ones of the only database."""
+        """True if all queues can be read: those in files, or those of the only database."""
         return self.queue_database is None or self.queue_database.failure is None
 
     @cached_property
@@ -337,7 +337,7 @@ class Store:
 
     @cached_property
     def is_log_listed(self) -> bool:
-        """Whether the log's directories can be listed: else files may be there that nobody sees."""
+        """True if the log's directories can be listed; else it may have files that are not seen."""
         for directory in self.settings.commitlog_directories or ("commitlog",):
             try:
                 self.view.list(directory)
@@ -347,7 +347,7 @@ class Store:
 
     @cached_property
     def unread_places(self) -> tuple[UnreadPlace, ...]:
-        """The problems, and what has the name of a file of log, queues or index and is none."""
+        """The problems, and paths that have the name of a file of log, queues or index but are not files."""
         strays = (self.files.get(kind, ()) for kind in _STRAY_KINDS)
         nodes = [entry for entries in strays for entry in entries if not entry.is_file]
         nodes += [Entry(path, EntryKind.DIRECTORY) for path in self.directories]
@@ -356,7 +356,7 @@ class Store:
 
     @property
     def has_abort(self) -> bool:
-        """Whether a broker takes the last stop for a crash: whatever `abort` is, if it is there."""
+        """True if `abort` exists in any form, so that a broker takes the last stop for a crash."""
         is_node = any(node.path == "abort" and node.kind not in _NOT_THERE for node in self.nodes)
         return is_node or bool(self.files.get(FileKind.ABORT))
 
@@ -376,7 +376,7 @@ class Store:
 
 
 def survey(view: StoreView, settings: Settings | None = None, known: Store | None = None) -> Store:
-    """Look at every file of a store and tell what it is.
+    """List every file of a store with its kind.
 
     Args:
         known: an earlier look at the same store; what is as it was then is held once.
@@ -413,7 +413,7 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
 
 
 def with_settings(settings: Settings, **changes: object) -> Settings:
-    """Settings with those of the changes that say something; what a person says goes before what a file says."""
+    """Settings with those changes that are not None; a person's value overrides a file's."""
     given = {name: value for name, value in changes.items() if value not in (None, ())}
     return replace(settings, **given)  # type: ignore[arg-type]
 
@@ -467,7 +467,7 @@ def named_logs(
 
 
 def _begins_with_entry(view: StoreView, directory: str) -> bool:
-    """The second number tells, as it does to brokers (`DLedgerCommitLog#checkMessageAndReturnSize`)."""
+    """True if the second number of the file shows an entry (as in `DLedgerCommitLog#checkMessageAndReturnSize`)."""
     try:
         first = next((entry for entry in view.list(directory) if entry.is_file and is_segment_name(entry.name)), None)
         if first is None:
@@ -559,7 +559,7 @@ def record_end_across(view: StoreView, queue_files: Iterable[Entry], last: Entry
     crosses = highest > end
 
     def ends_inside(physical_offset: int) -> bool:
-        """Whether a record stands there in the file, and ends inside it by what it says itself."""
+        """True if the file has a record here that ends inside it by its own size."""
         if physical_offset < begin:
             return False
         with closing(view.open(last.path)) as source:
@@ -577,7 +577,7 @@ def record_end_across(view: StoreView, queue_files: Iterable[Entry], last: Entry
 
 
 def _end_of_records(view: StoreView, last: Entry) -> int:
-    """Where the last of a file's records ends by what it says itself; 0 of a file that takes long to walk through."""
+    """End of the file's last record by its own size; 0 for a file that takes long to walk through."""
     position = 0
     if last.size >= _WALKED_MAX:
         return position
@@ -592,7 +592,7 @@ def _end_of_records(view: StoreView, last: Entry) -> int:
 
 
 def _look(source: ByteSource, end: int, ends_inside: Callable[[int], bool]) -> tuple[bool, int]:
-    """Whether a unit crosses the end, and how far the units reach; read backwards, down to the first one below it."""
+    """True if a unit crosses the end, and how far the units reach; read backwards, down to the first one below it."""
     crosses, highest, following = False, 0, JAVA_LONG_MAX
     for low, high in reversed(list(source.extents(0, source.size))):
         stop = -(-high // _UNIT.size) * _UNIT.size
@@ -652,12 +652,12 @@ def size_assumptions(store: Store) -> tuple[str, ...]:
 
 
 def is_log_file_size_known(store: Store) -> bool:
-    """Whether the files show the size of a full one, or that the only one is shorter than that."""
+    """True if the files show the size of a full one, or that the only one is shorter than that."""
     return not store.loadable_log or store.log_file_size.is_shown or store.log_file_size.is_cut
 
 
 def demand_log_file_size(store: Store, options: str) -> None:
-    """Refuse to say what a broker does with a lone log file whose length is no likely size.
+    """Refuse a forecast for a lone log file whose length is not a likely size.
 
     Args:
         options: those that give the size.

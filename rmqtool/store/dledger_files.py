@@ -121,12 +121,12 @@ def dledger_log(store: Store) -> DLedgerLog | None:
 
 
 def is_dledger_off(settings: Settings) -> bool:
-    """Whether the broker's settings turn DLedger off, as they do where they say nothing of it."""
+    """True if the broker's settings turn DLedger off, which is the default."""
     return settings.uses_dledger is False or (settings.defaults_hold and settings.uses_dledger is None)
 
 
 def reads_dledger(store: Store) -> bool:
-    """Whether the log or its end is one of DLedger, as far as files and settings tell.
+    """True if the log or its end is one of DLedger, as far as files and settings tell.
 
     One that continues the plain log has messages that queues point to, though the settings may turn DLedger off. One
     beside it with the same offsets is what a plain broker has left behind.
@@ -143,7 +143,7 @@ def data_directories(store: Store) -> tuple[str, ...]:
 
 
 def with_dledger_log(store: Store) -> Store:
-    """A store whose commit log is that of DLedger, behind what lies below it of a plain one.
+    """A store whose commit log is that of DLedger, after the part of a plain one below it.
 
     The store itself where it has no log of DLedger, or several of which nothing tells the broker's.
     """

@@ -160,34 +160,34 @@ def stray_kind_of(path: str) -> FileKind:
 
 
 def is_single_file(path: str) -> bool:
-    """Whether a broker opens a file of this path for itself, and not as one of those that it finds in a directory."""
+    """True if a broker opens this path as a single file, not as one of those that it finds in a directory."""
     kind, name = kind_of(path), path.rpartition("/")[2]
     return kind in _SINGLE or (kind in _IN_ROCKSDB and _ROCKS_FILE.match(name) is not None)
 
 
 def is_broker_directory(path: str) -> bool:
-    """Whether a broker has a directory at this path: only there is a link followed, so that a circle of links ends."""
+    """True if a broker has a directory at this path; links are followed only there, so that a circle of links ends."""
     return _PLACES.match(path) is not None
 
 
 def is_file_of_tool(path: str) -> bool:
-    """Whether a path is that of the directory that rmqtool keeps in a store, or below it."""
+    """True for the directory that rmqtool keeps in a store, and paths below it."""
     return path == _OWN or path.startswith(f"{_OWN}/")
 
 
 def is_topic_directory(path: str) -> bool:
-    """Whether a path is that of a topic's queues."""
+    """True for the directory of a topic's queues."""
     root, _, name = path.partition("/")
     return root in _QUEUE_ROOTS and "/" not in name
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a broker lets a client make a topic of this name (`TopicValidator`)."""
+    """True if a broker lets a client create a topic of this name (`TopicValidator`)."""
     return _TOPIC.fullmatch(name) is not None
 
 
 def is_tiered_directory(name: str) -> bool:
-    """Whether a broker gives this name to the directory of a tiered store: a cluster's, after the start of its MD5."""
+    """True for a broker's name of the directory of a tiered store: the cluster's name, after the start of its MD5."""
     match = _TIERED.fullmatch(name)
     return match is not None and name_hash(match[2]) == match[1]
 
@@ -198,14 +198,14 @@ def name_hash(text: str) -> str:
 
 
 def is_segment_name(name: str, kind: FileKind = FileKind.COMMITLOG) -> bool:
-    """Whether a file name is an offset as the broker writes it (`Long#parseLong`), and leaves room for a file."""
+    """True if a file name is an offset as the broker writes it (`Long#parseLong`), and leaves room for a file."""
     if kind is FileKind.INDEX:
         return True
     return name.isascii() and name.isdigit() and len(name) >= 20 and int(name) <= SEGMENT_START_MAX
 
 
 def is_java_long(name: str) -> bool:
-    """Whether a file name is a number of a Java long (`Long#parseLong`): to a broker that is a mapped file's name."""
+    """True if a file name is a number of a Java long (`Long#parseLong`), which a broker takes for a mapped file."""
     digits = name.removeprefix("-") if name.startswith("-") else name.removeprefix("+")
     # Leading zeros count for nothing, and no name of a file is long enough to be costly as a number.
     return digits.isdecimal() and -JAVA_LONG_MAX - 1 <= int(name) <= JAVA_LONG_MAX

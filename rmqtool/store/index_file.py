@@ -74,7 +74,7 @@ class IndexFile:
         return IndexEntry._make(_ENTRY.unpack(raw.ljust(ENTRY_SIZE, b"\0")))
 
     def entries_of_last_record(self) -> int:
-        """How many entries at the end are of the record that the header names last.
+        """Number of entries at the end that belong to the record that the header names last.
 
         Raises:
             UnreadableError: the disk does not give them.
@@ -100,11 +100,11 @@ class IndexFile:
         return [IndexEntry._make(fields) for fields in entries][::-1]
 
     def count_reached(self, numbers: Iterable[int], last: int) -> int:
-        """How many of the entries their chains lead to; see `is_reached`."""
+        """Number of the entries that are reached by the chains of their slots."""
         return sum(self.is_reached(number, last) for number in numbers)
 
     def is_reached(self, number: int, last: int) -> bool:
-        """Whether the chain of an entry's slot leads to that entry; chains run backwards, so numbers fall.
+        """True if the chain of an entry's slot reaches that entry; chains run backwards, so numbers fall.
 
         One that has fallen that long through entries of this very slot is a chain: chance does not make such a one.
 
@@ -145,7 +145,7 @@ class IndexFile:
 
 
 def reader_of(source: ByteSource) -> Callable[[int, int], bytes]:
-    """What an `IndexFile` reads its file with: a small one is read once, of a large one what is asked for."""
+    """Reader for an `IndexFile`: a small file is read once, a large one range by range."""
     content = None
     if source.size <= WHOLE_MAX:
         with suppress(UnreadableError):  # then some of it may still be readable

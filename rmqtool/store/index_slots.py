@@ -39,7 +39,7 @@ SWEEP_FILE_SIZE_MAX: Final = 1 << 20
 LIKELY_MAX: Final = 4096
 """Counts of a sweep that are looked at closely; only senseless bytes make more of them likely."""
 PROOF_BITS: Final = 32
-"""How unlikely a chance agreement must be, as a power of two: a sweep tries up to 2^18 counts."""
+"""Unlikelihood of a chance agreement, as a power of two: a sweep tries up to 2^18 counts."""
 _LIKELY_ROOM: Final = 10 * ENTRY_SIZE
 """People configure numbers of entries in tens."""
 
@@ -69,7 +69,7 @@ def infer_entry_count(files: Sequence[Entry], slot_count: int) -> int | None:
 
 
 def shows_entry_count(files: Sequence[Entry], slot_count: int, entry_count: int) -> bool:
-    """Whether files show a count: several have its length, or it is one that somebody would configure.
+    """True if files show a count: several have its length, or it is one that somebody would configure.
 
     The only file may have been cut or lengthened, and brokers do not read entries after the last one that they allow.
     """
@@ -116,7 +116,7 @@ def _without_counter(source: ByteSource) -> int | None:
 
 
 def _may_be(content: bytes, named: list[tuple[int, int]], slot_count: int) -> bool:
-    """Whether one of the first slots agrees, which sorts out nearly every wrong count in a microsecond."""
+    """True if one of the first slots agrees, which rules out nearly every wrong count in a microsecond."""
     for slot, number in named[:4]:
         position = entry_position(number, slot_count)
         hash_bytes = content[position : position + 4]
@@ -140,7 +140,7 @@ def _candidates(source: ByteSource, last_entry: int) -> Iterator[int]:
 
 
 def _is_proven(file: IndexFile, header: IndexHeader) -> bool:
-    """Whether the chains agree with a count: three quarters of the sampled entries are reached from their slot.
+    """True if the chains agree with a count: three quarters of the sampled entries are reached from their slot.
 
     A wrong count reads hashes and chains out of unrelated bytes; that a walk then meets just the entry it began with
     does not happen for most of the samples. Damage to some chains does not hide the right count.
@@ -155,7 +155,8 @@ def _is_proven(file: IndexFile, header: IndexHeader) -> bool:
 
 
 def _has_named_ends(file: IndexFile, header: IndexHeader) -> bool:
-    """Whether the first and the last entry lie where a count says, by the header's records, and nothing after them.
+    """True if the first and the last entry are where a count puts them, by the header's records, and nothing after
+    them.
 
     It needs no chain: where all slots were lost, nothing else tells the count. A place of 20 bytes beside the right one
     has another entry after it, or where number 0 is, which no key has; any other one has no record's offset.
@@ -207,7 +208,7 @@ def _named_by_slots(source: ByteSource) -> list[tuple[int, int]]:
 
 
 def _is_named(source: ByteSource, named: list[tuple[int, int]], slot_count: int) -> bool:
-    """Whether the entries that slots name belong into those slots; needs no counter."""
+    """True if the entries that slots name belong into those slots; needs no counter."""
     usable = [(slot, number) for slot, number in named if slot < slot_count]
     file = IndexFile(reader_of(source), slot_count)
     present = [pair for pair in usable if entry_position(pair[1], slot_count) < source.size]

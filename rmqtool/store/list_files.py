@@ -28,7 +28,7 @@ OWN_DEPTH_MAX: Final = 8
 
 @dataclass
 class ListedFile:
-    """What a walk found: entries that are no directories, paths of directories, and what could not be looked at."""
+    """Result of a walk: entries that are not directories, paths of directories, and what could not be read."""
 
     entries: list[Entry] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)

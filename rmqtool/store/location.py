@@ -40,7 +40,7 @@ class StoreLocation:
     url: str | None = None
 
     def __str__(self) -> str:
-        """How it is shown, without credentials."""
+        """The location as shown to people, without credentials."""
         return _shown(self.url) if self.url is not None else str(self.path)
 
     def view(self) -> StoreView:
@@ -98,7 +98,7 @@ def survey_store(
     conf: BrokerConf | None = None,
     sizes: Settings | None = None,
 ) -> Store:
-    """The store at a path; what a person says goes before what the broker's properties file says.
+    """The store at a path; a person's settings override those of the broker's properties file.
 
     Raises:
         NotAStoreError: there is none; the text says where one is, if it lies next door.
@@ -171,5 +171,5 @@ _URL: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_url(text: str) -> bool:
-    """Whether a person names a place on a file system elsewhere."""
+    """True if a text names a location on a remote file system."""
     return _URL.match(text) is not None

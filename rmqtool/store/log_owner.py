@@ -96,7 +96,7 @@ def doubtful_link(root: Path) -> str | None:
 
 
 def _by_conf(root: Path, path: str, conf: BrokerConf, *, is_log_named: bool) -> ForeignDirectory | None:
-    """What the properties file says of a directory of the log that is not the named store's by the same file."""
+    """A directory of the log that the properties file assigns to another store than the named one; else None."""
     if not _is_named_by(conf, root, path):
         return None
     written = conf.store_root
@@ -111,7 +111,7 @@ def _by_conf(root: Path, path: str, conf: BrokerConf, *, is_log_named: bool) -> 
 
 
 def _is_own(root: Path, path: str, conf: BrokerConf) -> bool:
-    """Whether the properties file says that the store which was named has its log there."""
+    """True if the properties file puts the log of the named store there."""
     if not _is_named_by(conf, root, path):
         return False
     if conf.store_root is not None:

@@ -30,16 +30,16 @@ PAGE: Final = 16 << 10
 MEMORY_BYTES: Final = 32 << 20
 LISTED_MAX: Final = 1 << 18
 LISTED_BYTES: Final = 384
-"""Entries of directories that stay in memory without a limit, and what one takes."""
+"""Entries of directories that stay in memory without a limit, and the bytes of one."""
 UNKNOWN_CONTENT: Final = "unknown content"
 _SPILL: Final = "temporary file of the forecast"
 WRITTEN_NS: Final = 1 << 62
-"""Modification time of what is written: later than that of any file of the store."""
+"""Modification time of written files: later than that of any file of the store."""
 
 
 @dataclass
 class OverlaidFile:
-    """What is laid over one file: contents that are apart from each other, in order, and above them written pages."""
+    """Overlay of one file: contents that are apart from each other, in order, and above them written pages."""
 
     entry: Entry
     """The file as it is listed, but for its size."""
@@ -141,15 +141,15 @@ class Overlay(Closable):
         return OverlaidSource(path, self, self._base.open(path) if change is None or change.base_size else None)
 
     def change_of(self, path: str) -> OverlaidFile | None:
-        """What is laid over a file; None where it is as in the store."""
+        """Overlay of a file; None where it is as in the store."""
         return self._changes.get(path)
 
     def changes_any(self, paths: Iterable[str]) -> bool:
-        """Whether anything is laid over one of the files."""
+        """True if one of the files has an overlay."""
         return any(path in self._changes for path in paths)
 
     def laid_over(self, paths: Iterable[str]) -> tuple[Hashable, ...]:
-        """For each file what tells its new content, or `UNKNOWN_CONTENT`; None where it is as in the store."""
+        """Identity of each file's new content, or `UNKNOWN_CONTENT`; None where it is as in the store."""
         contents: list[Hashable] = []
         for path in paths:
             if path not in self._changes:
@@ -191,7 +191,7 @@ class Overlay(Closable):
         change.size = max(change.size, file_position + content.length)
 
     def replace(self, path: str, content: Content, digest: Callable[[], str | None] | None = None) -> None:
-        """Show other content in a file; its modification time stays. See `add`.
+        """Show other content in a file; its modification time stays, as in `add`.
 
         Raises:
             UnreadableError: the file is not there.
@@ -199,7 +199,7 @@ class Overlay(Closable):
         self._changes[path] = OverlaidFile(self._file_below(path), 0, content.length, [(0, content)], digest=digest)
 
     def create(self, path: str, size: int) -> None:
-        """See `FileSink`; a file that is there and shorter is lengthened with zeros, as mapping one does."""
+        """Create a file, or lengthen a shorter one with zeros, as mapping it does."""
         if path not in self._changes:
             entry = self._stat_below(path)
             if entry is None:
@@ -209,7 +209,6 @@ class Overlay(Closable):
         self._changes[path].size = max(self._changes[path].size, size)
 
     def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
-        """See `FileSink`."""
         self.create(path, 0)
         change, rest = self._changes[path], memoryview(data).cast("B")
         change.size = max(change.size, position + len(rest))
@@ -306,7 +305,7 @@ class OverlaidSource:
 
     @property
     def identity(self) -> Hashable | None:
-        """See `ByteSource`; None where anything but one content of a known digest is laid over it."""
+        """Identity of the bytes; None where anything but one content of a known digest is laid over the file."""
         change = self._overlay.change_of(self.name)
         if change is None:
             return None if self._base is None else self._base.identity

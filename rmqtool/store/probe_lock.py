@@ -56,12 +56,12 @@ def root_around(directory: Path, root: Path) -> Path | None:
 
 
 def is_outside(root: Path, path: str | Path) -> bool:
-    """Whether a path, relative to a store or absolute, leads out of it."""
+    """True if a path, relative to a store or absolute, leads outside it."""
     return not Path(os.path.realpath(root / path)).is_relative_to(os.path.realpath(root))
 
 
 def is_same(one: Path, other: Path) -> bool:
-    """Whether both are one directory that is there."""
+    """True if both are one existing directory."""
     try:
         return one.samefile(other)
     except OSError:
@@ -80,7 +80,7 @@ _FLOCK: Final = struct.Struct("hhqqi0q")
 
 
 class LockStatus(Enum):
-    """What can be said of a lock."""
+    """State of a lock."""
 
     FREE = "free"
     HELD = "held"
@@ -115,13 +115,13 @@ class LockReport:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a broker runs, or loads, on the store as far as can be seen."""
+        """True if a broker runs, or loads, on the store, as far as can be seen."""
         held = any(lock.status is LockStatus.HELD for lock in (self.lock, *self.databases, *self.others))
         return held or bool(self.mapping_pids)
 
     @property
     def may_be_in_use(self) -> bool:
-        """Whether a broker runs on the store, or could, since a lock may not be looked at."""
+        """True if a broker runs on the store, or might, because a lock cannot be read."""
         locks = (self.lock, *self.databases, *self.others)
         return self.is_in_use or any(lock.status is LockStatus.UNKNOWN for lock in locks)
 
@@ -188,7 +188,7 @@ def processes_mapping(directories: Iterable[Path]) -> tuple[int, ...]:
 
 
 def directory_holder(root: Path) -> int | None:
-    """The pid of another process that has an `flock` on a directory; None if nobody has, or nobody who can be seen."""
+    """The pid of another process that has an `flock` on a directory; None if no visible process has one."""
     try:
         file_status = root.stat()
     except OSError:
@@ -209,7 +209,7 @@ def started_at(pid: int) -> float | None:
 
 
 def _ask(path: str, descriptor: int, length: int) -> Lock:
-    """Ask who would be in the way of a write lock; Linux answers on a descriptor for reading too."""
+    """Find who blocks a write lock; Linux reports it for a read-only descriptor too."""
     question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, length, 0)
     try:
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
@@ -221,7 +221,7 @@ def _ask(path: str, descriptor: int, length: int) -> Lock:
 
 
 def _own_descriptor(file_status: os.stat_result) -> int | None:
-    """A descriptor through which this process has the file open already."""
+    """A descriptor with which this process has the file open already; None without one."""
     for name in _listed("/proc/self/fd"):
         try:
             opened = os.fstat(int(name))
@@ -233,12 +233,12 @@ def _own_descriptor(file_status: os.stat_result) -> int | None:
 
 
 def _is_own(file_status: os.stat_result) -> bool:
-    """Whether `/proc/locks` has a lock of this process on the file; one's own locks are in nobody's way."""
+    """True if `/proc/locks` has a lock of this process on the file, which never blocks the process itself."""
     return os.getpid() in _holders("POSIX", file_status)
 
 
 def _holders(kind: str, file_status: os.stat_result) -> list[int]:
-    """Pids of those who have a lock of a kind on a file, as `/proc/locks` tells; 0 for one of another container."""
+    """Pids of the holders of a lock of a kind on a file, from `/proc/locks`; 0 for one of another container."""
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as listing:  # noqa: PTH123 - no file of the store
             rows = [line.split() for line in listing]

@@ -1,4 +1,4 @@
-"""A file that is read in ranges over a network: few requests for a scan, and no waiting for what does not answer.
+"""A file that is read in ranges over a network: few requests for a scan, and no waiting for a server that is down.
 
 What is read one range after the other, forwards or backwards, is fetched in ranges that double each time; anything
 else in small ones. A range that is not given is not asked for again, nor a file that fails several times in a row, nor
@@ -26,7 +26,7 @@ PATIENCE_S: Final = 60.0
 """Seconds that may be spent on requests that fail, without one that works between them, before all is given up."""
 REASON_MAX: Final = 200
 _USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s]*@|[^/\s@:]*:(?![0-9]*(?:/|$))[^\s@]*@)")
-"""Of a URL; a secret may have slashes in it, though it must not, and what looks like a port is none."""
+"""Credentials of a URL; a secret may have slashes in it, though it must not. A port is not one."""
 
 
 class RangeFile(Protocol):
@@ -39,14 +39,14 @@ class RangeFile(Protocol):
 
 @dataclass
 class FileTrouble:
-    """What went wrong with one file: the ranges that it did not give, and how many requests failed in a row."""
+    """Read failures of one file: the ranges that it did not give, and the number of consecutive failed requests."""
 
     bad: list[tuple[int, int]] = field(default_factory=list)
     failures: int = 0
 
 
 class Health:
-    """What went wrong with a file system and its files, however often these are opened.
+    """Failures of a file system and its files, however often these are opened.
 
     Args:
         clock: seconds that only grow.
@@ -58,7 +58,7 @@ class Health:
         self._files: dict[str, FileTrouble] = {}
 
     def file(self, name: str) -> FileTrouble:
-        """What is known of a file."""
+        """Known failures of a file."""
         return self._files.setdefault(name, FileTrouble())
 
     def check(self) -> None:
@@ -72,7 +72,7 @@ class Health:
 
 
 class RangedSource:
-    """See `ByteSource`; opened by the first read.
+    """A source that is opened by the first read.
 
     Args:
         size: as the directory has it.
@@ -151,13 +151,12 @@ class RangedSource:
         return self._trouble.failures >= FAILURES_MAX
 
     def _lost(self, start: int, end: int, error: OSError) -> LostRangeError:
-        """Note a range that was asked for in vain, or all of a file that is given up."""
+        """Note a range that could not be read, or all of a file if no more reads are tried."""
         bad = (0, self.size) if self._is_given_up else (start, end)
         self._trouble.bad.append(bad)
         return LostRangeError(reason(error), start, bad[1])
 
     def _chosen(self, position: int, byte_count: int) -> tuple[int, int]:
-        """The range to fetch for one that is asked for."""
         forwards, backwards = position == self._last[1], position < self._last[0] <= position + byte_count
         self._step = min(FETCH_MAX, self._step * 2) if forwards or backwards else FETCH_MIN
         length = min(FETCH_MAX, max(self._step, byte_count))
@@ -194,7 +193,7 @@ def _whole(file: RangeFile, start: int, end: int) -> bytes:
 
 
 def one_line(error: BaseException) -> str:
-    """What a library says, in one line of bounded length, without keys in a URL."""
+    """A library's error message as one line of bounded length, without keys in a URL."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return without_user(" ".join(str(text).split()))[:REASON_MAX]
 

@@ -83,7 +83,6 @@ class _Reader:
         return self.root
 
     def _begin_value(self, token: _Token) -> None:
-        """Put a value where it belongs; a container is filled by what follows."""
         kind, value, at = token
         opened: dict[_Key, Any] | list[Any] | None = None
         if kind == "mark" and value in "{[":

@@ -44,7 +44,7 @@ class RemotePlace:
     label: str
 
     def kind(self) -> EntryKind | None:
-        """What is there; None where nothing is.
+        """Kind of the entry; None where there is none.
 
         Raises:
             UnreadableError: it cannot be asked for.
@@ -52,7 +52,7 @@ class RemotePlace:
         return _kind(_asked(self.label, lambda: self.filesystem.get_file_info([self.path])[0]))
 
     def names(self) -> list[str]:
-        """What is in a directory, by name; none if it is not there.
+        """Names in a directory; empty if it is not there.
 
         Raises:
             UnreadableError: it cannot be listed.
@@ -75,7 +75,7 @@ class RemotePlace:
 
 
 def connect(url: str) -> RemotePlace:
-    """What a URL names; nothing is asked for yet.
+    """The location that a URL names, without a request yet.
 
     Raises:
         UnsupportedError: the libraries for its scheme are not there.
@@ -114,7 +114,7 @@ def connect(url: str) -> RemotePlace:
 
 
 def matching_urls(pattern: str) -> list[str]:
-    """The URLs of what is there that a pattern names, in order; a `?` begins a URL's options and is no pattern.
+    """The existing URLs that match a pattern, in order; a `?` begins a URL's options and is not a wildcard.
 
     Raises:
         UnsupportedError, UsageError: see `connect`.
@@ -169,7 +169,7 @@ def without_listing(view: StoreView) -> StoreView:
 
 @dataclass(frozen=True)
 class RemoteView:
-    """See `StoreView`. What was listed once is not asked for again: a store elsewhere is an archive, not a broker's."""
+    """A store on a remote file system. Listings are cached: a store elsewhere is an archive, not a broker's."""
 
     place: RemotePlace
     _listed: dict[str, list[Entry]] = field(default_factory=dict, repr=False)
@@ -203,7 +203,7 @@ class RemoteView:
         return RangedSource(path, entry.size, lambda: self.place.filesystem.open_input_file(whole), self._health)
 
     def _load(self, path: str) -> None:
-        """List a directory; of a broker's top directory all that is below it too, in as few requests as that takes."""
+        """List a directory; for a broker's top directory everything below it too, in as few requests as possible."""
         from pyarrow import fs
 
         base = _base(path)
@@ -232,13 +232,13 @@ class RemoteView:
 
 
 def _base(path: str) -> str:
-    """The directory that is listed to know what is in a path: a broker's top directory, or the path itself."""
+    """Directory to list for the content of a path: a broker's top directory, or the path itself."""
     top = path.partition("/")[0]
     return top if is_broker_directory(top) else path
 
 
 def shown(url: str) -> str:
-    """A URL without what must not be shown: credentials and options."""
+    """A URL without credentials and options."""
     url = without_user(url)
     try:
         split = urlsplit(url)
@@ -271,7 +271,7 @@ def _s3(fs: Any, url: str) -> Any:
 
 
 def _asked(label: str, ask: Any) -> Any:
-    """What a file system answers.
+    """Result of a request to a file system.
 
     Raises:
         UnreadableError: it does not, or says no.

@@ -70,7 +70,7 @@ def check_path(path: str) -> tuple[str, ...]:
 
 
 class ReadableSink(FileSink, Protocol):
-    """A sink that also gives what was written into it."""
+    """A sink whose content can be read."""
 
     def read_at(self, path: str, position: int, length: int) -> bytes:
         """Bytes of a file that was made here; fewer where it ends before."""
@@ -201,7 +201,7 @@ class DirectorySink(Closable):
             os.close(self._open.popitem(last=False)[1])
 
     def _directory(self, names: tuple[str, ...], *, make: bool) -> int:
-        """A descriptor of a directory below the root, reached name by name, so that each link on the way is seen."""
+        """Descriptor of a directory below the root, opened name by name, so that each link on the way is seen."""
         at = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:
             for depth, name in enumerate(names, 1):
@@ -219,7 +219,7 @@ class DirectorySink(Closable):
 
 
 class DiscardingSink:
-    """A `FileSink` that forgets what it is given, for what is counted and not read."""
+    """A `FileSink` that discards all bytes, for content that is counted and not read."""
 
     def create(self, *_: object, **__: object) -> None:
         """Nothing is kept."""

@@ -33,7 +33,7 @@ class SizedFile(Protocol):
 
 @dataclass(frozen=True)
 class LogFileSize:
-    """Bytes of a full file of the log, and what they are worth.
+    """Bytes of a full file of the log, and the certainty of the number.
 
     Attributes:
         bytes: 0 where the log has no file.
@@ -49,7 +49,7 @@ class LogFileSize:
 
 
 def infer_log_file_size(segments: Sequence[SizedFile], *, others_are_default: bool | None) -> LogFileSize:
-    """What names and lengths of the log's files say of their size.
+    """Infer the size of the log's files from their names and lengths.
 
     Args:
         others_are_default: whether queue and index files have the broker's default sizes; None where there are none.
@@ -87,7 +87,7 @@ def cut_log_file_size(length: int, others_are_default: bool | None) -> LogFileSi
 
 
 def are_default_sizes(queues: Collection[int], index: Collection[int]) -> bool | None:
-    """Whether queue and index files show a broker with the default sizes; None where there are no files.
+    """True if queue and index files show a broker with the default sizes; None where there are no files.
 
     One file of exactly such a length is enough: no other configuration makes one.
     """
@@ -97,7 +97,7 @@ def are_default_sizes(queues: Collection[int], index: Collection[int]) -> bool |
 
 
 def is_plausible_log_size(length: int) -> bool:
-    """Whether somebody may have configured this size: whole mebibytes, or, if it is small, whole pages."""
+    """True for a size that somebody may have configured: whole mebibytes, or, if it is small, whole pages."""
     if length < _PAGE:
         return False
     unit = _PAGE if length <= _SMALL_LOG_FILE else _MEBIBYTE

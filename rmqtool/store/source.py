@@ -26,12 +26,12 @@ SMALL_READ = 1 << 16
 
 
 class ReadCount:
-    """How many bytes the sources of this process have read, for those who show how far a run is."""
+    """Number of bytes that the sources of this process have read, for progress displays."""
 
     byte_count = 0
 
     def add(self, byte_count: int) -> None:
-        """Count what was read; threads may lose a count to each other, and a bar need not know."""
+        """Count read bytes; threads may lose a count to each other, which a progress bar tolerates."""
         self.byte_count += byte_count
 
 
@@ -47,7 +47,7 @@ class ByteSource(Protocol):
     def size(self) -> int: ...
     @property
     def identity(self) -> Hashable | None:
-        """What changes with the bytes; None where nothing tells."""
+        """A value that changes with the bytes; None where nothing shows a change."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Read into the buffer from a file position; bytes read, fewer than asked for only where the file ends.
@@ -78,7 +78,7 @@ class Closable:
     """A context manager that closes itself."""
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release all resources."""
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +130,7 @@ class FileSource(Closable):
 
     @property
     def identity(self) -> Hashable | None:
-        """See `ByteSource`; a file that is written through a map may change unseen for a while."""
+        """Identity of the file; one that is written through a map may change unseen for a while."""
         if self.descriptor < 0:
             return None
         status = os.fstat(self.descriptor)
@@ -265,7 +265,7 @@ def _sector_boundary(start: int, end: int) -> int | None:
 
 
 def reason(error: OSError) -> str:
-    """What the operating system says, as the tail of a sentence."""
+    """The operating system's message, as the tail of a sentence."""
     return (error.strerror or str(error)).lower()
 
 

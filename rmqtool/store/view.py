@@ -20,7 +20,7 @@ from rmqtool.store.source import ByteSource, FileSource, reason
 
 
 class EntryKind(Enum):
-    """What a directory entry is, links followed."""
+    """Kind of a directory entry, links followed."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -29,7 +29,7 @@ class EntryKind(Enum):
     SOCKET = "socket"
     DEVICE = "device"
     SPECIAL = "special file"
-    """What a remote file system has and does not name."""
+    """An entry that a remote file system has and does not name."""
     DANGLING = "dangling link"
     """A link to nothing, which brokers take for nothing."""
     LOOP = "looping link"
@@ -55,7 +55,7 @@ class UnreadPlace:
 
     @classmethod
     def of_error(cls, path: str, error: UnreadableError) -> Self:
-        """What a view says when a path cannot be listed."""
+        """Make the record of a path that cannot be listed."""
         is_denied = isinstance(error.__cause__, PermissionError)
         return cls(path, str(error).removeprefix(f"{path}: "), is_denied)
 
@@ -69,7 +69,7 @@ class Entry:
     size: int = 0
     mtime_ns: int = 0
     allocated_bytes: int = 0
-    """What the file takes on the disk; far less than `size` for a sparse one."""
+    """Bytes of the file on the disk; far fewer than `size` for a sparse one."""
     is_link: bool = False
     owner_id: int = 0
     name: str = field(init=False, repr=False, compare=False)
@@ -93,11 +93,11 @@ class Entry:
 
 
 class StoreView(Protocol):
-    """What the rooms above see of a store."""
+    """Read access to a store."""
 
     @property
     def label(self) -> str:
-        """How a person named the store."""
+        """Name that the person gave for the store."""
 
     def list(self, path: str) -> list[Entry]:
         """Entries of a directory, by name; none if it is not there ("" is the store itself).

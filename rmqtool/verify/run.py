@@ -85,8 +85,6 @@ _Run = tuple[str, _Signed, bool, _Signed, _Number, _Number, _Number, _Number, bo
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
-    """A result as the file has it."""
-
     physical_offset: _Number
     path: str
     begin: _Number
@@ -111,7 +109,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass
 class State:
-    """The splits that are done, by path; `rules` and `depth` say what for."""
+    """The splits that are done, by path, for the `rules` and the `depth`."""
 
     path: Path | None
     rules: str
@@ -181,7 +179,7 @@ class State:
 
 
 def _can_be(result: SplitResult, segment: Segment) -> bool:
-    """Whether a result accounts for the file that it is of, and names no place outside of it."""
+    """True if a result accounts for the file that it is of, and names no place outside it."""
     accounted = result.checked_bytes + result.tail_bytes + result.reported_bytes + result.left_out_bytes
     first, end = segment.start, segment.start + segment.size
     places = [result.begin, result.end, result.scanned_end, *(result.last_record or ())[:1]]
@@ -200,7 +198,7 @@ OnFinding = Callable[[Finding], None]
 
 _LOG: Final = "commitlog"
 FILLER, ORDER = "consumequeue.filler-readable", "consumequeue.order"
-"""Whether messages belong where filler stands, and whether records stand in another order too, the log tells."""
+"""Findings that the log decides: if messages belong where filler is, and if records are in another order too."""
 
 
 def verify_store(
@@ -238,16 +236,12 @@ class _CheckedQueues:
 
 @dataclass
 class _Log:
-    """The log as far as it was scanned."""
-
     merged: SplitResult
     complete: bool
     done_paths: frozenset[str]
 
 
 class _Verifier:
-    """One run; see `verify_store`."""
-
     def __init__(
         self,
         store: Store,
@@ -313,18 +307,17 @@ class _Verifier:
 
     @property
     def _looks_beside(self) -> bool:
-        """Whether more than log, queues and index is looked at, which a running broker changes."""
+        """True if more than log, queues and index is checked, which a running broker changes."""
         return self.options.depth is Depth.FULL and not self.options.broker_runs
 
     @property
     def _side_kinds(self) -> frozenset[FileKind]:
-        """Kinds of files beside log, queues and index that are looked at."""
         if not self._looks_beside:
             return frozenset()
         return side_kinds(self.store, self.rules, VERIFY, timer=self.options.timer)
 
     def _leave_out(self, files: UnreadFiles) -> None:
-        """Something that a broker uses is not looked at."""
+        """Leave out files because a broker uses them."""
         self._summary.not_looked_at = (*self._summary.not_looked_at, files)
         self._summary.complete = False
 
@@ -369,14 +362,14 @@ class _Verifier:
         return replace(context, second=replace(of_second, batch_queues={}, index=()))
 
     def _dispatch_rules(self) -> BrokerRules:
-        """By which rules the queues may have been written: where there are light queues, by those that know them."""
+        """Rules by which the queues may have been written: where there are light queues, those that know them."""
         is_known = self.rules.multi_dispatch is not MultiDispatch.NONE
         if is_known or not any(topic.startswith(LMQ_PREFIX) for topic, _ in self.store.queues):
             return self.rules
         return replace(self.rules, multi_dispatch=rules_for(NEWEST).multi_dispatch)
 
     def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
-        """After the start of the last record that was dispatched, as far as queues and index show it."""
+        """Offset after the start of the last record that was dispatched, as far as queues and index show it."""
         end = context.store.log_end
         database = context.store.queue_database
         if database is not None and context.has_all_queues:
@@ -422,7 +415,6 @@ class _Verifier:
         return _CheckedQueues(DatabaseQueues(database), order, dispatched=database.dispatched or 0)
 
     def _check_index(self) -> IndexFiles:
-        """Check each index file alone."""
         index = read_index(self.store, self._account, self.options.digest)
         self._say(index.findings)
         self._seen_files += index.seen
@@ -467,7 +459,7 @@ class _Verifier:
     def _splits(
         self, context: VerifyContext, state: State, table: RecordTable, segments: list[Segment]
     ) -> Iterator[SplitResult]:
-        """Results of the chosen splits in the order of the log; findings are said as they come."""
+        """Results of the chosen splits in the order of the log; findings are emitted at once."""
         numbers = self._chosen(len(table.splits))
         limit = self.options.duration_max_s
         until = None if limit is None else time.time() + limit - (time.monotonic() - self._begun)
@@ -511,7 +503,7 @@ class _Verifier:
     def _held_findings(
         self, removed: RemovedMessages, outside: Iterable[Finding], *, is_compared: bool
     ) -> Iterator[Finding]:
-        """Findings about queues alone, but for what the log explains: then a build again changes nothing.
+        """Findings about queues alone, but for those that the log explains: a rebuild changes nothing there.
 
         Args:
             outside: findings about units that lead out of the log, whose records say nothing.

@@ -18,7 +18,7 @@ ENTRIES_MAX: Final = 1 << 22
 
 
 class IndexWindow(NamedTuple):
-    """What index files have of a range of the log."""
+    """Index entries for a range of the log."""
 
     maps: tuple[IndexMap, ...]
     entry_count: int

@@ -11,14 +11,14 @@ from rmqtool.store.source import ByteSource, Closable
 from rmqtool.store.view import Entry, StoreView
 
 BURST_SECONDS: Final = 0.25
-"""What may be read at once, in seconds of the rate."""
+"""Burst that may be read at once, in seconds of the rate."""
 NAP_SECONDS: Final = 0.25
 """The longest sleep after which it is asked whether to stop."""
 
 
 @dataclass
 class ReadLimit:
-    """How fast is read, over all files.
+    """Limit of the read rate, over all files.
 
     Attributes:
         bytes_per_second: None without a limit.

@@ -54,7 +54,7 @@ class TrackedQueues:
         return store.batch_file_size if self.kind is BATCH_UNITS else store.consumequeue_file_size
 
     def look(self, store: Store, rules: BrokerRules, files: OpenFiles) -> None:
-        """See how far each queue goes now; one that cannot be read keeps its end."""
+        """Update each queue's end; one that cannot be read keeps its end."""
         queues, file_size = self.files_of(store), self.file_size_of(store)
         for gone in self.ends.keys() - queues.keys():
             del self.ends[gone]
@@ -117,7 +117,7 @@ class TrackedQueues:
         return low
 
     def _is_at_or_past(self, loaded: LoadedFiles, place: int, limit: int, physical_offset: int) -> bool:
-        """Whether a unit points to an offset or after it; of one that points nowhere, whether the next one does."""
+        """True if a unit points to an offset or after it; one without a target is judged by the next unit."""
         size = self.kind.size
         segment = loaded.segment_at(place * size)
         if segment is None:
@@ -135,7 +135,7 @@ class TrackedQueues:
         return int.from_bytes(unit[:8], "big", signed=True) >= physical_offset
 
     def _from(self, known: UnitPlace, queue: QueueFiles, file_size: int, files: OpenFiles) -> UnitPlace | None:
-        """The end now, read on from the last known one; None where its last unit is another one by now."""
+        """The current end, read on from the last known one; None where its last unit has changed."""
         size = self.kind.size
         loaded = LoadedFiles(queue.segments, file_size, self.kind, files)
         last = loaded.segment_at((known.end - 1) * size)

@@ -31,7 +31,7 @@ from rmqtool.watch.index_windows import IndexWindow, index_window
 from rmqtool.watch.queue_windows import QueueWindows, TrackedQueues
 
 OF_A_START: Final = "index.would-be-dropped"
-"""What a start after a crash would do, which is nothing about a broker that runs."""
+"""Findings about a start after a crash, which do not concern a running broker."""
 
 
 class WatchedRange(NamedTuple):
@@ -55,7 +55,7 @@ class WatchedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckedRange:
-    """What the check of a range came to.
+    """Result of the check of a range.
 
     Attributes:
         end: physical offset after what was checked, where a record begins.

@@ -1,4 +1,4 @@
-"""How far a watch has come, kept in a file so that a restart continues there; the file is never in the store."""
+"""Progress of a watch, kept in a file so that a restart continues there; the file is never in the store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COUNTS: Final = ("records", "units", "entries", "verified_bytes", "skipped_byte
 
 @dataclass
 class WatchCounts:
-    """What was checked and seen since the state began.
+    """Counts since the state began.
 
     Attributes:
         skipped_bytes: of the log that retention removed before they were checked.

@@ -1,4 +1,4 @@
-"""Watches a store: at each look, what was flushed and dispatched since the last one is checked, and lags are measured.
+"""Watches a store: each look checks records flushed and dispatched since the last one, and measures lags.
 
 A range of the log counts as checked once its records, their units and their index entries agree. What does not is
 looked at again some seconds later, and reported if it is still so. Beside a running broker the end of the log is what
@@ -48,7 +48,7 @@ OnRow = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """How to watch.
+    """Options of a watch.
 
     Attributes:
         root: of the store.
@@ -69,7 +69,7 @@ class WatchOptions:
 
 @dataclass(frozen=True)
 class _StoreNow:
-    """What is known at one look before anything is checked."""
+    """Facts of one look, known before anything is checked."""
 
     store: Store
     files: OpenFiles
@@ -126,12 +126,12 @@ class Watcher:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether something has to be looked at again before it is known what it is."""
+        """True if something must be checked again before its state is known."""
         suspects = self._suspects.subject, self._index_suspects.subject
         return any(subject is not None for subject in suspects) or self.alarms.is_uncertain
 
     def look(self) -> None:
-        """Look once: check what is new, measure lags, raise alerts.
+        """Look once: check new records, measure lags, raise alerts.
 
         Raises:
             NotAStoreError: there is no store (any more).
@@ -158,7 +158,7 @@ class Watcher:
 
     @property
     def verify_lag_bytes(self) -> int | None:
-        """How much of the log is not checked yet, up to its end at the last look; None without one."""
+        """Bytes of the log that are not checked yet, up to its end at the last look; None without one."""
         end, position = self.lags.log_end, self.state.position
         return None if end is None or position is None else max(0, end - position.physical_offset)
 
@@ -204,7 +204,7 @@ class Watcher:
         return look
 
     def _note_broker(self, store: Store) -> bool:
-        """Whether a broker has stopped or started since the last look: each has its own process or `abort`."""
+        """True if a broker has stopped or started since the last look: each has its own process or `abort`."""
         entry, lock = store.first(FileKind.ABORT), lock_state(self._options.root)
         runs = lock.status is LockStatus.HELD
         broker = f"{lock.owner_pid if runs else None} {None if entry is None else entry.mtime_ns}"
@@ -222,7 +222,7 @@ class Watcher:
         return before is not None and before != broker
 
     def _followed(self, store: Store, files: OpenFiles, known: list[tuple[int, int]]) -> LogEnd:
-        """The end of the log: followed from the last known one, or from the last record with a unit."""
+        """The end of the log, followed from the last known one, or from the last record with a unit."""
         before = self._log_end
         if before is not None and before.last_record is not None and before.last_record < before.physical_offset:
             last = before.last_record
@@ -237,7 +237,9 @@ class Watcher:
         return find_log_end(store.commitlog, files, known)
 
     def _find_position(self, look: _StoreNow) -> None:
-        """Where checking continues: a log that was cut or replaced, or whose start expired, is taken as it is now."""
+        """Find where checking continues: a log that was cut or replaced, or whose start expired, is
+        taken as it is now.
+        """
         store, position = look.store, self.state.position
         if not store.commitlog:
             return
@@ -271,7 +273,7 @@ class Watcher:
     # What is checked
 
     def _check_next(self, look: _StoreNow) -> bool:
-        """Check the next range; False where there is nothing to be checked now."""
+        """Check the next range; False where nothing is left to check now."""
         assert self.state.position is not None
         at = self.state.position.physical_offset
         if at >= look.dispatched_end or look.flushed_ms == 0:
@@ -317,7 +319,7 @@ class Watcher:
         return True
 
     def _check_gap(self, look: _StoreNow, at: int) -> bool:
-        """A file that is missing inside the log."""
+        """Check for a missing file inside the log."""
         following = min((one.start for one in look.store.commitlog if one.start > at), default=None)
         if following is None:
             self._suspects.clear()
@@ -336,7 +338,7 @@ class Watcher:
         return True
 
     def _check_full_index(self, look: _StoreNow) -> None:
-        """Check index files that are full, for there is a newer one: header, chains and slots of each, once."""
+        """Check index files that are full, as there is a newer one: header, chains and slots of each, once."""
         slot_count, checked = look.store.index_slot_count, self.state.index_file
         if not slot_count:
             return
@@ -400,7 +402,7 @@ LOOKS_MAX: Final = 4
 
 
 def finding_key(finding: Finding) -> Hashable:
-    """What tells a finding from others."""
+    """Key that distinguishes a finding from others."""
     return (
         finding.id, finding.file, finding.file_position, finding.physical_offset, finding.topic, finding.queue_id,
         finding.queue_offset,
@@ -427,11 +429,11 @@ class Suspects:
         self.subject, self._keys, self._looks = None, frozenset(), 0
 
     def is_early(self, subject: Hashable) -> bool:
-        """Whether it is too early to look at this again."""
+        """True if it is too early to check the subject again."""
         return self.subject == subject and self.clock() < self._next_at
 
     def confirms(self, subject: Hashable, findings: Iterable[Finding]) -> bool:
-        """Whether what was seen now was seen before, so that it is to be reported; else it is looked at again."""
+        """True if the findings are those of the last check, so that they are reported; else it is checked again."""
         keys = frozenset(map(finding_key, findings))
         if self.subject != subject:
             self.subject, self._keys, self._looks = subject, frozenset(), 0
@@ -490,7 +492,7 @@ _TEXTS: Final = {
 
 @dataclass
 class Alarms:
-    """Which limits are passed; one counts once two looks in a row see it passed.
+    """Passed limits; one counts once two looks in a row see it passed.
 
     Attributes:
         limits: by the name of an alert; None without one.
@@ -525,5 +527,5 @@ class Alarms:
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether a limit is passed that was not so before, so that another look decides."""
+        """True if a limit is newly passed, so that another look decides."""
         return bool(self._passed - self.raised)

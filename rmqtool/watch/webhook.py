@@ -1,4 +1,4 @@
-"""Sends what a watch has to say to a URL, in a thread of its own: a receiver that is slow or gone delays nothing."""
+"""Sends the rows of a watch to a URL, in a thread of its own: a receiver that is slow or gone delays nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from rmqtool.errors import UsageError
 
 WAITING_MAX: Final = 1000
-"""Rows that wait to be sent; what comes while so many wait is dropped and counted."""
+"""Limit of rows that wait to be sent; further ones are dropped and counted."""
 TIMEOUT_SECONDS: Final = 5.0
 TRIES: Final = 4
 PAUSE_SECONDS: Final = 1.0
@@ -23,7 +23,7 @@ PAUSE_SECONDS: Final = 1.0
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is a failure: the row goes where it was said to go, or nowhere."""
+    """Treats a redirect as a failure: the row goes to the configured address, or nowhere."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -74,7 +74,7 @@ class Webhook:
             self.dropped += 1
 
     def close(self, wait_seconds: float = 2 * TIMEOUT_SECONDS) -> None:
-        """Wait for what is still to be sent, but not forever."""
+        """Wait for unsent rows, but not forever."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -160,7 +160,7 @@ class _SettledSurvey:
 
 
 class _Command:
-    """One run of the command: what it shows meanwhile and in the end."""
+    """One run of the command: its output meanwhile and in the end."""
 
     def __init__(self, request: MirrorRequest, messages: Messages, textfile: Path | None, form: ObjectFormat) -> None:
         self._request, self._messages, self._textfile, self._form = request, messages, textfile, form
@@ -169,7 +169,7 @@ class _Command:
         self._trouble: str | None = None
 
     def run(self) -> None:
-        """Mirror, and show how it ended.
+        """Mirror, and show the result.
 
         Raises:
             DivergedError: the master's log does not continue the copy; the result is shown all the same.
@@ -250,7 +250,6 @@ class _Command:
 
 
 def _values(address: MasterAddress, status: MirrorStatus) -> dict[str, Any]:
-    """A status as a program gets it."""
     last, is_caught_up = status.last_store_timestamp_ms, status.state == "caught up"
     lag = 0.0 if is_caught_up else None if last is None else max(0.0, round(time.time() - last / 1000, 3))
     return {
@@ -271,7 +270,7 @@ def _values(address: MasterAddress, status: MirrorStatus) -> dict[str, Any]:
 
 
 def _until(text: str | None) -> tuple[Until, float | None]:
-    """What --until says: where to stop, and after how many seconds.
+    """Offset or duration in --until: the limit, and the number of seconds.
 
     Raises:
         UsageError: it is no offset, time or duration.

@@ -137,7 +137,6 @@ def _renames(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _counted(sources: Sequence[Any], selection: Any, cluster: Any, messages: Messages) -> dict[str, Any]:
-    """What a run would do."""
     from rmqtool.replay.outgoing import NotSent, outgoing_messages
 
     sent: Counter[str] = Counter()
@@ -157,7 +156,7 @@ def _counted(sources: Sequence[Any], selection: Any, cluster: Any, messages: Mes
 
 
 def _show(result: dict[str, Any], renames: Mapping[str, str], form: ObjectFormat) -> None:
-    """Print the result, and end with 3 where something was, or would be, left behind."""
+    """Print the result; exit with 3 if any message was, or would be, left out."""
     from rmqtool.replay.outgoing import LOST
     from rmqtool.report.screens.replay_screen import replay_lines
 

@@ -172,7 +172,6 @@ def evidence(
 
 
 def _result(output: Path, size: int, manifest: BundleManifest) -> dict[str, Any]:
-    """What scripts read."""
     return {
         "bundle": str(output),
         "bundle_bytes": size,

@@ -96,7 +96,7 @@ def report(
 
 
 class _Survey:
-    """Runs each engine once over a store; what one has seen of the log, the next one does not read again."""
+    """Runs each engine once over a store; the log is not read again for the next one."""
 
     def __init__(
         self, place: StoreLocation, opened: OpenedStore, line: CommandLine, messages: Messages, digest: LogDigest
@@ -109,7 +109,6 @@ class _Survey:
         self.has_unreadable = bool(opened.store.problems)
 
     def facts(self) -> PageFacts:
-        """What the page says."""
         store = self._opened.store
         with self._messages.progress("info"):
             summary = summarize(store, self._opened.rules, self._add_queue)
@@ -173,7 +172,7 @@ class _Survey:
         self._kinds.add(row, kind)
 
     def _forecast(self) -> tuple[list[dict[str, Any]], str | None, list[tuple[str, Answer]]]:
-        """What each version would do; why that is not known; and the answer of `forecast`."""
+        """Forecast of each version; why there is none; and the answer of `forecast`."""
         opened = self._opened
         is_small = sum(segment.entry.allocated_bytes for segment in opened.store.commitlog) <= READ_AGAIN_MAX
         versions = tuple(dict.fromkeys((*EXAMINED, opened.rules.version)))

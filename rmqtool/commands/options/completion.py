@@ -1,4 +1,4 @@
-"""What a shell offers after a tab: names from the store that is named already, and from our own lists.
+"""Completions of a shell after a tab: names from the store that is named already, and from our own lists.
 
 A person waits for it, and cannot see an error: each function looks at names only, and gives nothing where that fails.
 """
@@ -20,7 +20,7 @@ Complete = Callable[[typer.Context, str], list[str]]
 
 
 def _offered(names: Callable[[typer.Context], Iterable[str]]) -> Complete:
-    """A function for `autocompletion`: the names that begin with what was typed, or none where they cannot be had."""
+    """A function for `autocompletion`: the names that begin with the typed text, or none where they cannot be read."""
 
     @wraps(names)
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -128,7 +128,7 @@ def fields(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _stores(ctx: typer.Context) -> Iterator[Path]:
-    """Stores in directories that were typed; of one at a URL nothing is asked.
+    """Typed stores that are directories; one at a URL is not read.
 
     What stands before an option that has no value yet is not parsed, but left over.
     """

@@ -210,7 +210,7 @@ FILE_BYTES: Final = {
     **dict.fromkeys(_WRITERS, 6656),
     "report": 5120,
 }
-"""What they keep of each file of a store beside the list of them: names and ends of queues, and what was checked."""
+"""Memory for each file of the store beside the list of them: names and ends of queues, and results of checks."""
 MaxMemory = Annotated[
     str | None,
     typer.Option(

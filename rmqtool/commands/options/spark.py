@@ -113,7 +113,7 @@ def runner(master: str | None, conf: list[str] | None, messages: Messages) -> It
 
 
 def require_java() -> None:
-    """Say in one line what is missing.
+    """Report a missing prerequisite in one line.
 
     Raises:
         UnsupportedError: there is no Java, or one that is too old for Spark 4.

@@ -1,4 +1,4 @@
-"""What `export`, `stats` and `search` share: several stores, and the options of the data source that they mean."""
+"""Shared parts of `export`, `stats` and `search`: several stores, and the options of the data source for them."""
 
 from __future__ import annotations
 

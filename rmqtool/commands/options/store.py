@@ -98,7 +98,7 @@ CommitlogOption = Annotated[
 
 
 def _number(name: str, metavar: str, least: int, text: str) -> Any:
-    """An option of a Java int that the store's files do not always tell."""
+    """An option of a Java int that the store's files do not always show."""
     return typer.Option(name, metavar=metavar, min=least, max=(1 << 31) - 1, help=text, rich_help_panel=STORE)
 
 
@@ -194,7 +194,7 @@ RawOption = Annotated[
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """What a person says about a store beside its path; `sizes` are file sizes."""
+    """Options about a store beside its path; `sizes` are file sizes."""
 
     commitlog: list[Path] | None = None
     index_slots: int | None = None

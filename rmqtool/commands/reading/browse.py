@@ -73,7 +73,7 @@ def browse(
 
 
 def require_textual() -> None:
-    """Say in one line what is missing.
+    """Report a missing prerequisite in one line.
 
     Raises:
         UnsupportedError: Textual is not installed.

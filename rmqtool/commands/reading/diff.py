@@ -60,21 +60,21 @@ _LogOfB = Annotated[
 
 
 class Compared(StrEnum):
-    """What must be the same."""
+    """Parts that must be equal."""
 
     REPLICAS = "replicas"
     MESSAGES = "messages"
 
 
 class Identity(StrEnum):
-    """What tells a message from others."""
+    """Identity of a message."""
 
     UNIQUE_KEY = "unique-key"
     CONTENT = "content"
 
 
 class Detail(StrEnum):
-    """What a manifest has digests of."""
+    """Unit of a manifest's digests."""
 
     MESSAGES = "messages"
     BLOCKS = "blocks"

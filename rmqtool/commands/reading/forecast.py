@@ -128,7 +128,7 @@ def _demand_versions(before: str | None, after: str | None, broker_version: str 
 
 
 def _told_apart(forecasts: list[Forecast], version: str) -> list[Forecast]:
-    """Forecasts of all releases that fit a store, if they come to different things; else that of one version."""
+    """Forecasts of all releases that fit a store, if they differ; else that of one version."""
     outcomes = {
         (
             forecast.starts,
@@ -152,7 +152,7 @@ def _show_preflight(
     output: OutputFormat,
     messages: Messages,
 ) -> Answer:
-    """Forecast both versions, tell the reasons, and judge the start of the later one.
+    """Forecast both versions, give the reasons, and judge the start of the later one.
 
     Raises:
         UsageError: nothing shows the version of the store, which is that of --from, or it is that of --to.

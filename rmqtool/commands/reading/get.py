@@ -190,7 +190,7 @@ def answer_to(question: Question, reader: Reader, body: BodyChoice, messages: Me
 
 
 def _by_id(text: str, reader: Reader, body: BodyChoice, messages: Messages) -> dict[str, Any]:
-    """What any printed form of an id leads to: the broker's by its place, the client's by the index, topic by topic."""
+    """Messages for any printed form of an id: the broker's by its offset, the client's by the index, topic by topic."""
     for message_id in message_ids(text):
         message = reader.message_by_id(message_id)
         if message is not None and message_finding(message) is None:
@@ -262,7 +262,7 @@ def _with_key(result: QueryResult, body: BodyChoice) -> dict[str, Any]:
 
 
 def _looked_up(stored_messages: Sequence[StoredMessage], body: BodyChoice, source: str) -> dict[str, Any]:
-    """An answer that names no queue offsets; `source` is what it comes from: log, queue or index."""
+    """An answer without queue offsets; `source` is where it comes from: log, queue or index."""
     return {
         "status": FOUND if stored_messages else NOT_FOUND,
         "source": source,
@@ -274,7 +274,7 @@ def _looked_up(stored_messages: Sequence[StoredMessage], body: BodyChoice, sourc
 
 
 def _row(message: StoredMessage, body: BodyChoice) -> dict[str, Any]:
-    """What the broker hands out, as a row; bytes that are no record are handed out too."""
+    """A message as a row; the broker also returns bytes that are not a record."""
     finding = message_finding(message)
     try:
         record = message.record
@@ -288,7 +288,7 @@ def _row(message: StoredMessage, body: BodyChoice) -> dict[str, Any]:
 
 
 def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None:
-    """What could hold the message and was not looked at."""
+    """Report files that could hold the message and were not read."""
     answer["not_looked_at"] = []
     if answer["status"] == FOUND:
         return

@@ -1,4 +1,4 @@
-"""What a person asks of `get`, and where log, queue and index disagree about the broker's answer."""
+"""Requests of `get`, and disagreements of log, queue and index with the broker's answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BY_TAG: Final = frozenset({"NO_MATCHED_MESSAGE"})
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a person looks for; times in ms."""
+    """Search of a person; times in ms."""
 
     topic: str | None
     queue_id: int | None
@@ -83,7 +83,7 @@ def explanation(
 
 
 def _filters(question: Question, answer: dict[str, Any]) -> Iterator[RowFilter]:
-    """What the log is searched for, where the broker does not find it."""
+    """Filters for the search of the log, where the broker does not find the message."""
     topics = None if question.topic is None else (glob.escape(question.topic),)
     if question.message_id is not None:
         for message_id in message_ids(question.message_id):
@@ -96,7 +96,7 @@ def _filters(question: Question, answer: dict[str, Any]) -> Iterator[RowFilter]:
 
 
 def _misled(question: Question, row: dict[str, Any], line: CommandLine) -> dict[str, Any]:
-    """A row: a pull from a queue got a message of another one, which does not name that queue as a further one."""
+    """A row for a pull that got a message of another queue, which does not name the pulled one as a further queue."""
     own = f"{row['topic']}/{row['queue_id']} at queue offset {row['queue_offset']}"
     text = (
         f"queue {question.topic}/{question.queue_id} leads to the message at {row['physical_offset']} in the log, "
@@ -108,7 +108,7 @@ def _misled(question: Question, row: dict[str, Any], line: CommandLine) -> dict[
 
 
 def _disagreement(place: MessagePlaces, reader: Reader, line: CommandLine) -> dict[str, Any]:
-    """A row: where the message is and is not, what that means, and the command that repairs it."""
+    """A row: where the message is and is not, the consequence, and the command that repairs it."""
     queue = f"{place.topic}/{place.queue_id}"
     there, missing, meaning = [f"in the commit log at {place.physical_offset}"], [], []
     if place.in_queue is True:

@@ -1,4 +1,4 @@
-"""What `verify` answers of one store among several, as rows: its summary, then its findings in order.
+"""Answer of `verify` for one store among several, as rows: its summary, then its findings in order.
 
 Tasks of Spark make them, so this file imports neither typer nor rich.
 """

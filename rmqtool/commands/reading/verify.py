@@ -169,7 +169,7 @@ def _demand_reports(
 
 
 class _Output:
-    """One run: findings go out as they come where lines are asked for, else at the end."""
+    """One run: findings are written at once in line formats, else at the end."""
 
     def __init__(self, place: StoreLocation, output: OutputFormat, messages: Messages, *, keeps_rows: bool) -> None:
         self.tally = FindingTally()
@@ -188,7 +188,7 @@ class _Output:
     def report(
         self, summary_json: dict[str, Any], files: Sequence[str], junit: Path | None, sarif: Path | None
     ) -> None:
-        """Write what was found and what it comes to.
+        """Write the findings and the summary.
 
         Args:
             files: of the store.
@@ -223,7 +223,6 @@ class _Output:
             _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
 
     def add(self, finding: Finding) -> None:
-        """Take a finding."""
         self.tally.add(finding, BY_ID[finding.id].remedy)
         row = {"type": "finding", **finding.as_json()}
         row["repair"] = command_of_repair(finding.repair, self._place)

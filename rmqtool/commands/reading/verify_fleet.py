@@ -42,7 +42,7 @@ _FINDING_FIELDS: Final = (
 
 @dataclass(frozen=True)
 class FleetRequest:
-    """What a person asks of several stores.
+    """Request for several stores.
 
     Attributes:
         one_store_options: by name, those that mean one store, as given.
@@ -94,7 +94,6 @@ def verify_fleet(request: FleetRequest, messages: Messages) -> ExitCode:
 
 @contextmanager
 def _answers(request: FleetRequest, maker: StoreAnswers, messages: Messages) -> Iterator[Iterator[JsonRow]]:
-    """The rows of all stores."""
     stores = _stores(request)
     if request.master is None:
         yield _rows_here(stores, maker, messages)
@@ -125,7 +124,6 @@ def _rows_here(
 
 
 def _stores(request: FleetRequest) -> list[StoreCheck | UnreadStore]:
-    """What is at the paths, each once."""
     from rmqtool.pipeline.stores import require_pyarrow
 
     require_pyarrow()
@@ -142,7 +140,7 @@ def _stores(request: FleetRequest) -> list[StoreCheck | UnreadStore]:
 
 
 class _AnswerWriter(ABC):
-    """Takes the answers store by store, and sums them up."""
+    """Writes the answers store by store, and sums them up."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -150,14 +148,13 @@ class _AnswerWriter(ABC):
         self._codes: set[int] = set()
 
     def add(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
-        """Take the answer of one store."""
         self._verdicts[head["verdict"]] += 1
         self._codes.add(head["exit_code"])
         self._write(head, findings)
         self._stream.flush()
 
     def close(self) -> ExitCode:
-        """End the output; the exit code of all stores."""
+        """End the output; return the exit code of all stores."""
         code = ExitCode(max(self._codes, default=0))
         verdicts = dict(sorted(self._verdicts.items()))
         self._finish({"stores": self._verdicts.total(), "verdicts": verdicts, "exit_code": code.value})

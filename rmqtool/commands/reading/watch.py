@@ -49,7 +49,7 @@ ONCE_TROUBLE_MAX: Final = 5
 
 
 class WatchFormat(StrEnum):
-    """How a watch prints what it has to say, while it runs."""
+    """Output format of a watch while it runs."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -148,7 +148,7 @@ def watch(
 
 
 class _Session:
-    """One run: what it prints, sends and writes meanwhile and in the end."""
+    """One run: its output meanwhile and in the end."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class _Session:
     def go(
         self, interrupt: Interrupt, interval: float, until: float | None, *, once: bool, exit_on_finding: bool
     ) -> None:
-        """Look until it is enough, and say what it came to.
+        """Look until the end of the run, and print its result.
 
         Raises:
             Exit: there were findings or alerts, or the last look could not read the store.

@@ -234,7 +234,7 @@ def open_for_repair(
     """
 
     def as_owner(store: Store) -> str:
-        """How to run the command as the user who may read and write the store, as a sentence."""
+        """How to run the command as a user who may read and write the store, as a sentence."""
         command = request.command
         names_file = command.store_of is not None
         line = f"rmqtool {command.name} ..." if names_file else command_line(request.store, options)(command.name)

@@ -48,7 +48,7 @@ Planner = Callable[[Store, Path, OnProgress], PlannedRepair]
 
 @dataclass(frozen=True, kw_only=True)
 class RepairCommand:
-    """What the frame of all repair commands has to know about one.
+    """Properties of a repair command for the frame of all of them.
 
     Attributes:
         store_of: the store of the file that a person names, the option `file`; None where the store is named.
@@ -63,7 +63,7 @@ class RepairCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class RepairRequest:
-    """What a person said about any repair."""
+    """Options that all repairs share."""
 
     command: RepairCommand
     store: Path
@@ -128,7 +128,7 @@ class RepairRun:
     session: Session | None = None
     """Holds the store; None where it is only read."""
     digest: LogDigest | None = None
-    """What planning sees of the log, so that checks and forecasts of the plan need not read it again."""
+    """Digest of the log from planning, so that checks and forecasts of the plan need not read it again."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The own options as a saved plan has them."""
 
@@ -257,7 +257,7 @@ def plan_with_sizes(
 
 
 def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> PlannedRun:
-    """The plan with what it leaves and leads to, and the planned repair with what was looked at in the end.
+    """The plan with its remaining findings and forecasts, and the planned repair with the last check.
 
     Args:
         before: fingerprint of the store.

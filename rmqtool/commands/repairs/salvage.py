@@ -156,7 +156,7 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
 
 
 def _write(store: Store, version: str, place: Path, messages: Messages) -> int:
-    """Write the messages, and count them; a file that is not whole is removed, for nobody could tell it from one."""
+    """Write the messages, and count them; an incomplete file is removed, as it looks like a whole one."""
     entries = store.files.get(FileKind.COMMITLOG, ())
     target = Target(DumpKind.COMMITLOG, store.view, entries, store.commitlog_file_size)
     dump = LogDump(target, Request(body=_BODY, broker_version=version))

@@ -89,7 +89,7 @@ def _demand_consent(is_agreed: bool, question: str) -> None:
 
 
 def _show(shown_repairs: list[UndoableRepair], output: OutputFormat, nothing: str, became: str | None = None) -> None:
-    """Repairs as sentences or rows, with what became of them."""
+    """Repairs as sentences or rows, with their result."""
     if output is OutputFormat.TABLE:
         for repair in shown_repairs:
             named = _named(repair)

@@ -92,7 +92,7 @@ def export(
 
 @dataclass(frozen=True)
 class _Request:
-    """What was typed; `options` are those of the data source."""
+    """Typed options; `options` are those of the data source."""
 
     options: dict[str, str]
     to: str
@@ -103,7 +103,7 @@ class _Request:
     break_lease: str | None
 
     def place(self) -> tuple[str, bool]:
-        """The target as a path or URL without a slash at its end, and whether it is a path.
+        """The target as a path or URL without a slash at its end, and True if it is a path.
 
         Raises:
             UsageError: the URL has options.

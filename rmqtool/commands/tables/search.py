@@ -102,7 +102,7 @@ DECODED_FROM: Final = ("compression", "properties", "body")
 
 @dataclass(frozen=True)
 class _FoundMessage:
-    """A row as far as its body goes."""
+    """A row as far as its body."""
 
     topic: str
     queue_id: int

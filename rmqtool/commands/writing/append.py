@@ -68,7 +68,7 @@ BatchTopicOption = Annotated[
 
 
 class CloseMode(StrEnum):
-    """How the store is left."""
+    """State in which the store is left."""
 
     CLEAN = "clean"
     CRASH = "crash"
@@ -85,8 +85,6 @@ class Transaction(StrEnum):
 
 @dataclass(frozen=True)
 class _Place:
-    """Which store is written, and by whose rules."""
-
     store: Path
     options: StoreOptions
     conf: BrokerConf | None
@@ -246,7 +244,7 @@ def append(
 
 @contextmanager
 def _left_as_after_a_crash(store: Path, messages: Messages) -> Iterator[None]:
-    """Say what a failed write has left, and what completes it."""
+    """Report the state that a failed write has left, and the command that completes it."""
     try:
         yield
     except WriteError as error:
@@ -275,7 +273,7 @@ def _report(
     *,
     only_refused: bool,
 ) -> int:
-    """Report what became of each put as they come; the number of messages that were not written.
+    """Report the result of each put at once; return the number of messages that were not written.
 
     Args:
         only_refused: write no row of the others.
@@ -311,7 +309,6 @@ def _groups(new_messages: Iterable[Message | MessageBatch]) -> Iterator[list[Mes
 
 
 def _block(results: Sequence[PutResult], rules: BrokerRules, fields: tuple[str, ...]) -> RowBlock:
-    """The rows of some results."""
     columns: Mapping[str, Sequence[Any]]
     if isinstance(results, WrittenMessages):
         columns = {name: results.column(name) for name in PutResult._fields}
@@ -343,7 +340,7 @@ def _block(results: Sequence[PutResult], rules: BrokerRules, fields: tuple[str, 
 
 
 def _conf(options: StoreOptions, settings: list[str]) -> BrokerConf | None:
-    """The broker's settings: those of its file, and those that were named, which go before."""
+    """The broker's settings: those of its file, overridden by the named ones."""
     path, version = options.broker_conf, options.broker_version
     if path is None and not settings:
         return None

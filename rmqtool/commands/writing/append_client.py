@@ -1,4 +1,4 @@
-"""What `append` does as a broker's client: sends messages, ends transactions, sends messages back."""
+"""`append` as a broker's client: sends messages, ends transactions, sends messages back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENDS = {"commit": True, "rollback": False}
 
 @dataclass(frozen=True, kw_only=True)
 class ClientRequest:
-    """What the options ask for beside messages.
+    """Options besides the messages.
 
     Attributes:
         is_client: messages are sent as by a client, and checked as a broker checks them.

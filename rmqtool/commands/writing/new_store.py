@@ -1,4 +1,4 @@
-"""What `extract` and `merge` share: stores opened, the new one written, the result printed."""
+"""Shared parts of `extract` and `merge`: open the stores, write the new one, print the result."""
 
 from __future__ import annotations
 

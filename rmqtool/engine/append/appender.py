@@ -149,7 +149,7 @@ class MessageAppender:
                 self._log.roll()
 
     def _put_plain(self, messages: Sequence[Message | MessageBatch]) -> WrittenMessages | None:
-        """Several plain messages by way of columns; None where one of them is not plain, or not where it was."""
+        """Put several plain messages as columns; None where one of them is not plain, or not where it was."""
         if len(messages) < PLAIN_FROM:
             return None
         plain = [message for message in messages if isinstance(message, Message)]
@@ -208,7 +208,7 @@ class MessageAppender:
         return PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, start, size, queue_offset, now, message_id)
 
     def _put_batch(self, batch: MessageBatch) -> PutResult:
-        """A batch: its parts as records side by side in one file, or all of it as one record."""
+        """Put a batch: its parts as adjacent records in one file, or all of it as one record."""
         shared, body = batch.shared, join_batch(batch.parts)
         if batch.is_inner:
             properties = {**shared.properties, names.INNER_COUNT: str(len(batch.parts))}
@@ -257,7 +257,7 @@ class MessageAppender:
         store_timestamp_ms: int,
         prepared_transaction_offset: int,
     ) -> None:
-        """Give one record its place after those that wait to be encoded."""
+        """Place one record after those that wait to be encoded."""
         host_bits = host_flags(len(message.born_host), len(message.store_host))
         self._waiting.append(
             RecordFields(
@@ -296,7 +296,7 @@ class MessageAppender:
         return self._log.end + self._waiting_size
 
     def _without_room(self, size: int) -> PutResult | None:
-        """Roll to the next file where so much does not fit; None where it fits now, else why it does not."""
+        """Roll to the next file where this size does not fit; None where it fits now, else the refusal."""
         for number in range(ROOMS):
             if not self._waiting_size and not self._log.open_file():
                 rolled = AppendStatus.END_OF_FILE if number else None

@@ -74,7 +74,7 @@ class ColumnAppender:
 
 @dataclass(frozen=True)
 class WrittenMessages(Sequence[PutResult]):
-    """Results of plain messages, all of which were written; each is made when somebody asks for it."""
+    """Results of plain messages, all of which were written; each is made on access."""
 
     placed: ColumnAppender
     store_hosts: Sequence[bytes]
@@ -159,7 +159,7 @@ def columns_of(messages: Sequence[Message], rules: BrokerRules, now_ms: int) -> 
 
 
 def are_plain(columns: MessageColumns, rules: BrokerRules, config: WriterConfig) -> bool:
-    """Whether every message of the columns is stored as it is, in its own queue, and refused by no rule."""
+    """True if every message of the columns is stored as it is, in its own queue, and no rule refuses any."""
     if config.record_crc or not is_plain_text(columns.properties_texts):
         return False
     if columns.sys_flags is not None and (np.asarray(columns.sys_flags, np.int64) & _ODD_FLAGS).any():
@@ -208,7 +208,7 @@ def place_columns(
 
 
 def _places(sizes: Int64s, log: LogWriter) -> tuple[Int64s, list[tuple[int, int]]]:
-    """Where records come to lie, each of which fits into a file, and those of each file, from the current one on."""
+    """Positions of records that fit into a file, and the bounds of those of each file, from the current one on."""
     ends = np.cumsum(sizes)
     places = ends - sizes
     runs: list[tuple[int, int]] = []

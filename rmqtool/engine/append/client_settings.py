@@ -41,7 +41,7 @@ class ClientSettings:
 
 
 def client_settings(conf: BrokerConf | None, store_host: bytes = DEFAULT_STORE_HOST) -> ClientSettings:
-    """What a broker's properties file says; the defaults for what it does not say, or says in no form Java reads."""
+    """Settings of a broker's properties file; the defaults for those that are missing or that Java cannot read."""
     known = conf or BrokerConf("", {})
 
     def number(name: str, default: int) -> int:

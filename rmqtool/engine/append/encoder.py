@@ -115,7 +115,7 @@ def host_flags(born_length: Lengths, store_length: Lengths) -> Lengths:
 
 
 def encode_records(columns: RecordColumns, sizes: Int64s, physical_offset: int) -> bytearray:
-    """The bytes of the records, the first of which lies at a physical offset; one after the other, in one file.
+    """The bytes of adjacent records in one file, the first one at a physical offset.
 
     Args:
         sizes: `columns.sizes()`.
@@ -201,7 +201,7 @@ def lengths_of(texts: Sequence[bytes]) -> Int64s:
 
 
 def _magic(part: bytes) -> int:
-    """The magic that a topic's part asks for: a length of two bytes, read as one, is not the length of the rest."""
+    """The magic for a topic's part: a length of two bytes, read as one byte, is not the length of the rest."""
     return commitlog.MAGIC_V1 if len(part) - 1 == part[0] else commitlog.MAGIC_V2
 
 

@@ -1,4 +1,4 @@
-"""What a broker does with a client's request before the store is asked: checks, completed properties, its answer.
+"""Broker's handling of a client's request before the store: checks, completed properties, its response.
 
 Broker: `SendMessageProcessor#sendMessage`, `#sendBatchMessage`, `AbstractSendMessageProcessor#msgCheck`,
 `#consumerSendMsgBack`, `EndTransactionProcessor`, `TransactionalMessageBridge`.
@@ -143,7 +143,7 @@ class FrontDoor:
         return put._replace(response=ResponseCode.SUCCESS if is_good else ResponseCode.SYSTEM_ERROR)
 
     def _checked(self, message: Message) -> SendTopic | PutResult:
-        """The topic, which is made where it has to be; what the client is answered if the message is not taken."""
+        """The topic, which is created where it has to be; the response to the client if the message is refused."""
         rules, topic = self._rules, message.topic
         invalid = ResponseCode.INVALID_PARAMETER if rules.invalid_parameter_code else ResponseCode.SYSTEM_ERROR
         if self._clock() < self._settings.accepts_from_ms:
@@ -201,7 +201,7 @@ class FrontDoor:
         return self._answered(replace(message, properties=properties, properties_text=text))
 
     def _put_half(self, message: Message, properties: dict[str, str]) -> PutResult:
-        """Put a message of which the producer does not say yet whether it counts (`TransactionalMessageBridge`)."""
+        """Put a message that the producer has not committed yet (`TransactionalMessageBridge`)."""
         if self._settings.rejects_transactions:
             return refused(ResponseCode.NO_PERMISSION, "the broker takes no transactions (rejectTransactionMessage)")
         if self._rules.half_transaction_id and (key := properties.get(names.UNIQUE_KEY)):
@@ -242,7 +242,7 @@ class FrontDoor:
         return put._replace(response=response_to(put))
 
     def _sent_properties(self, message: Message) -> dict[str, str]:
-        """The properties as the broker has them from the client, with what it notes of itself."""
+        """Properties as the broker has them from the client, with those that it adds itself."""
         text = message.properties_text
         if text is None:
             order = hash_map_order(message.properties, CLIENT_MAP_CAPACITY)

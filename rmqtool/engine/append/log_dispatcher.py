@@ -170,7 +170,7 @@ class LogDispatcher:
 
 
 def waits_for_dispatch(store: Store, begin: int, end: int) -> bool:
-    """Whether a record between two physical offsets belongs into a queue and may have no unit there.
+    """True if a record between two physical offsets belongs into a queue and may have no unit there.
 
     Prepared and rolled back ones belong into none, nor do those of deleted topics, which the whole configuration does
     not have; and no directory can have the name of every topic. A tombstone has its unit since the repair that made
@@ -206,7 +206,7 @@ def dispatch_from(store: Store, dispatcher: LogDispatcher, begin: int, end: int)
 
 
 def _records(store: Store, begin: int, end: int) -> Iterator[tuple[Segment, list[Row], Sequence[bytes]]]:
-    """Runs of records side by side with their topics, up to the first range that is none."""
+    """Adjacent records with their topics, up to the first range that is not a record."""
     for segment in store.commitlog:
         first, last = max(begin, segment.start), min(end, segment.end)
         if first >= last:

@@ -64,7 +64,7 @@ class LogWriter:
         return self._file_start + self.file_size - self.end if self._file is not None else self.file_size
 
     def fits(self, length: int) -> bool:
-        """Whether so many bytes and the smallest blank after them go into the current file."""
+        """True if this number of bytes and the smallest blank after them fit into the current file."""
         return length + BLANK_SIZE_MIN <= self.room()
 
     def open_file(self) -> bool:
@@ -106,7 +106,7 @@ class LogWriter:
         self._close_file()
 
     def write_out(self) -> None:
-        """Hand what was gathered to the operating system.
+        """Write the gathered bytes to the operating system.
 
         Raises:
             WriteError: it does not take it.
@@ -130,7 +130,7 @@ class LogWriter:
             self._close_file()
 
     def discard(self) -> None:
-        """Forget what was gathered: the end of a broker takes what was in its own memory."""
+        """Forget the gathered bytes, as the end of a broker discards its own memory."""
         self._pending.clear()
         self._pending_size = 0
         self.end = self.written_end

@@ -1,4 +1,4 @@
-"""What is put: a message, a classic batch (one record a part), or an inner batch (one record)."""
+"""Input of a put: a message, a classic batch (one record a part), or an inner batch (one record)."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ _NO_BODY: Final = msgspec.Raw(b"null")
 
 
 class _Row(msgspec.Struct):
-    """What counts of a row; everything may be left out but the topic."""
+    """Fields of a row that are read; all but the topic are optional."""
 
     type: str = "message"
     topic: str | None = None
     body: msgspec.Raw = _NO_BODY
-    """As JSON: what it means is said by another field."""
+    """As JSON; another field defines its meaning."""
     body_encoding: str = "text"
     body_truncated: bool = False
     body_length: int = 0
@@ -110,7 +110,7 @@ def message_of_line(line: bytes) -> Message | None:
 
 
 def _odd_row(line: bytes, error: Exception) -> _Row:
-    """The row of a line that the library does not take."""
+    """The row of a line that the library rejects."""
     try:
         if isinstance(error, msgspec.ValidationError):
             raise error

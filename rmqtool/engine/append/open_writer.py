@@ -152,7 +152,7 @@ def existing_store(
 
 
 def _has_space(root: Path, config: WriterConfig) -> bool:
-    """Whether one of the log's disks is not too full for a broker (`DefaultMessageStore#isSpaceFull`)."""
+    """True if one of the log's disks has space for a broker (`DefaultMessageStore#isSpaceFull`)."""
     if config.disk_ratio_max is None:
         return True
     try:
@@ -204,7 +204,7 @@ def config_of(store: Store, config: WriterConfig) -> WriterConfig:
 
 
 def _log_directories(store: Store, config: WriterConfig) -> tuple[str, ...]:
-    """Those that are told, also where one holds no file yet; else those that hold the log."""
+    """The configured directories, even without a file; else those that hold the log."""
     holding = {segment.path.rpartition("/")[0] for segment in store.commitlog}
     for told in (store.settings.commitlog_directories, config.commitlog_directories):
         if holding <= set(told):
@@ -213,7 +213,7 @@ def _log_directories(store: Store, config: WriterConfig) -> tuple[str, ...]:
 
 
 def _require_inner_log(root: Path | str, directories: Iterable[str]) -> None:
-    """Refuse a log outside of the store's directory before anything is made: no file there can be written."""
+    """Refuse a log outside the store's directory before anything is created: no file there can be written."""
     for directory in directories:
         if directory.startswith("/") or ".." in directory.split("/"):
             raise UnsupportedError(
@@ -243,7 +243,7 @@ def _require_writable(root: Path, store: Store) -> None:
 
 
 def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bool) -> tuple[int, int | None]:
-    """Up to where the queues know the log, and where it ends; None as the end of a log without any file."""
+    """The end of the log as the queues know it, and its own end; None as the end of a log without any file."""
     if not store.commitlog:
         return 0, None
     known = last_units(reader)
@@ -296,7 +296,7 @@ def _remove_files_after_end(store: Store, reader: Reader, sink: DirectorySink, l
 
 
 def _remove_unused_extensions(store: Store, reader: Reader, sink: DirectorySink) -> None:
-    """Unlink files of extensions after the one that a queue's last address leads to, as a start of a broker does."""
+    """Unlink files of extensions after the one with a queue's last address, as a start of a broker does."""
     for name in store.extensions.keys() & store.queues.keys():
         queue = reader.queue(*name)
         end = queue.extension_end() if isinstance(queue, FileQueue) else None
@@ -306,7 +306,7 @@ def _remove_unused_extensions(store: Store, reader: Reader, sink: DirectorySink)
 
 
 def _last_index_file(store: Store, config: WriterConfig, sink: DirectorySink) -> OpenIndexFile | None:
-    """The file that entries go into; one without any is to a broker a file of the size that it is set to."""
+    """The file for the next entries; a broker takes one without entries for a file of the configured size."""
     if not store.index_files:
         return None
     last = store.index_files[-1]

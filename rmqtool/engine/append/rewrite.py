@@ -1,4 +1,4 @@
-"""What the broker makes of a message before it is encoded: delayed, listed in further queues, written again.
+"""Changes of a message before it is encoded: delayed, listed in further queues, written again.
 
 Broker: `HookUtils#transformDelayLevelMessage`, `MultiDispatch#wrapMultiDispatch`, `LmqDispatch#wrapLmqDispatch`,
 `BatchConsumeQueue#assignQueueOffset`.
@@ -64,12 +64,12 @@ def sent_text(properties: Mapping[str, str], rules: BrokerRules) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _stored_order(sent_names: tuple[str, ...], capacity: int) -> list[str]:
-    """The order in which a broker stores properties that a client has in this one."""
+    """The order in which a broker stores properties that a client sends in this order."""
     return hash_map_order(hash_map_order(sent_names, CLIENT_MAP_CAPACITY), capacity)
 
 
 def is_plain_text(texts: Iterable[bytes]) -> bool:
-    """Whether none of these property texts makes the broker look into it."""
+    """True if none of these property texts makes the broker read into it."""
     joined = b"\x02".join(texts)
     return not any(part in joined for part in _SPECIAL_PARTS) or not _SPECIAL.search(joined)
 
@@ -136,7 +136,7 @@ def encode_map(properties: Mapping[str, str], rules: BrokerRules, without: str |
 
 
 def ordered(properties: Mapping[str, str], rules: BrokerRules) -> dict[str, str]:
-    """Properties as a map that a broker read from text; what is put into it later does not change their order."""
+    """Properties as a map that a broker read from text; later entries do not change their order."""
     return {name: properties[name] for name in hash_map_order(properties, rules.property_map_capacity)}
 
 

@@ -37,7 +37,7 @@ _DEFAULT_QUEUES: Final = 16
 
 @dataclass(frozen=True)
 class SendTopic:
-    """What a broker asks about a topic when a message comes for it."""
+    """Attributes of a topic that a broker checks when a message arrives."""
 
     read_queue_count: int
     write_queue_count: int
@@ -50,7 +50,7 @@ class SendTopic:
 
 @dataclass(frozen=True)
 class Group:
-    """What a broker asks about a group whose consumer sends a message back."""
+    """Attributes of a group that a broker checks when its consumer sends a message back."""
 
     retry_queue_count: int = 1
     retries_max: int = RETRIES_MAX
@@ -142,7 +142,7 @@ class SendTopics:
 
 
 def _own_topics(rules: BrokerRules, settings: ClientSettings) -> dict[str, SendTopic]:
-    """The topics that a broker has from its start on, without those that clients cannot send to and it never asks."""
+    """Topics that a broker has from its start, without those that clients cannot send to and that it never checks."""
 
     def named(has_own: bool, queue_count: int) -> SendTopic:
         return SendTopic(queue_count, queue_count, INHERIT | (READ | WRITE if has_own else 0))
@@ -166,7 +166,7 @@ def _own_topics(rules: BrokerRules, settings: ClientSettings) -> dict[str, SendT
 
 
 def _topic(entry: object) -> SendTopic:
-    """An entry of `topics.json`; what it does not say in a form that counts is as in a new `TopicConfig`."""
+    """An entry of `topics.json`; missing or malformed fields are as in a new `TopicConfig`."""
     entry = entry if isinstance(entry, dict) else {}
     attributes = entry.get("attributes")
     attributes = attributes if isinstance(attributes, dict) else {}

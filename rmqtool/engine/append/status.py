@@ -1,4 +1,4 @@
-"""What a put can end with, and what a broker answers the client then."""
+"""Results of a put, and the broker's responses to the client."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _RESPONSES: Final = {
     PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
     PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
-"""What `SendMessageProcessor#handlePutMessageResult` makes of a status; of every other one SYSTEM_ERROR."""
+"""Response to each status (`SendMessageProcessor#handlePutMessageResult`); SYSTEM_ERROR to every other one."""
 
 
 def status_name(status: PutStatus | ResponseCode, rules: BrokerRules) -> str:
@@ -63,7 +63,7 @@ def status_name(status: PutStatus | ResponseCode, rules: BrokerRules) -> str:
 
 
 class PutResult(NamedTuple):
-    """What became of one put. Without an append status nothing was written.
+    """Result of one put. Without an append status nothing was written.
 
     Attributes:
         status: of the store; the response code of a request that was refused before the store was asked.
@@ -80,7 +80,7 @@ class PutResult(NamedTuple):
     message_id: str | None = None
     reason: str | None = None
     response: ResponseCode | None = None
-    """What the client is answered; None for a put without a client."""
+    """Response to the client; None for a put without a client."""
 
     @property
     def is_written(self) -> bool:
@@ -88,11 +88,11 @@ class PutResult(NamedTuple):
 
 
 def refused(response: ResponseCode, reason: str) -> PutResult:
-    """What a client is answered for whom nothing is put."""
+    """Result of a refused request, for which nothing is put."""
     return PutResult(response, reason=reason, response=response)
 
 
 def response_to(put: PutResult) -> ResponseCode:
-    """What a producer is answered for what the store did."""
+    """Response to a producer for the store's result."""
     assert isinstance(put.status, PutStatus), "the store gives no response codes"
     return _RESPONSES.get(put.status, ResponseCode.SYSTEM_ERROR)

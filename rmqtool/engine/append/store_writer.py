@@ -34,7 +34,7 @@ CHECKPOINT: Final = "checkpoint"
 
 
 class CrashStep(StrEnum):
-    """How far a broker came with a message when it was killed."""
+    """Progress of a broker with a message at the moment of a crash."""
 
     WRITTEN = "written"
     """In memory: the operating system's, or with `transientStorePoolEnable` the broker's own, which ends with it."""
@@ -169,7 +169,7 @@ class StoreWriter:
         return results
 
     def _put_and_wait(self, message: Message | MessageBatch) -> PutResult:
-        """Put a message, and wait for disk and replicas; of two bad answers that of the replicas counts."""
+        """Put a message, and wait for disk and replicas; of two errors that of the replicas counts."""
         config, rules = self._config, self.rules
         if (refused := replica_refusal(message, config.replication, rules)) is not None:
             return refused
@@ -217,7 +217,7 @@ class StoreWriter:
         self._dispatcher.expect(body_bytes)
 
     def crash_after(self, step: CrashStep) -> None:
-        """Let what is put from now on come no further than to this step, after which the broker is killed."""
+        """Stop all further puts at this step, after which the broker is killed."""
         self._log.write_out()
         self._crash_step = step
         self._log.holds_back = self._config.transient_pool and step is CrashStep.WRITTEN
@@ -343,7 +343,7 @@ def replica_refusal(message: Message | MessageBatch, replication: Replication, r
 
 
 def replica_status(message: Message | MessageBatch, replication: Replication, rules: BrokerRules) -> PutStatus:
-    """What the replicas make of a message that was written."""
+    """Status of a written message after replication."""
     if not _waits_for_replicas(message, replication, rules):
         return PutStatus.PUT_OK
     if rules.counts_replicas:
@@ -358,7 +358,7 @@ def replica_status(message: Message | MessageBatch, replication: Replication, ru
 
 
 def waits_for_store(message: Message | MessageBatch, rules: BrokerRules) -> bool:
-    """Whether the sender waits until disk and replicas have the message (`Message#isWaitStoreMsgOK`)."""
+    """True if the sender waits until disk and replicas have the message (`Message#isWaitStoreMsgOK`)."""
     shared = message.shared if isinstance(message, MessageBatch) else message
     text = shared.properties.get(names.WAIT)
     if text is None and shared.properties_text is not None:

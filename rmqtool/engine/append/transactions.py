@@ -1,4 +1,4 @@
-"""Messages that a broker puts itself: the ends of transactions, and what it makes of a stored message.
+"""Messages that a broker puts itself: the ends of transactions, and those derived from a stored message.
 
 Broker: `EndTransactionProcessor`, `TransactionalMessageBridge`, `TransactionalMessageServiceImpl#deletePrepareMessage`.
 """
@@ -121,7 +121,7 @@ class TransactionEnds:
         return results
 
     def write_operations(self) -> list[PutResult]:
-        """Write what says which half messages have ended, as a broker does once in a while.
+        """Write the operation records of ended half messages, as a broker does once in a while.
 
         Raises:
             WriteError: the disk does not take it.

@@ -1,4 +1,4 @@
-"""Whether a message may be put: the broker's limits, in the order in which a version looks at them.
+"""Check a message against the broker's limits, in the order of its version.
 
 Broker: `DefaultMessageStore#checkMessage` (4.x), `HookUtils#checkBeforePutMessage` and `#checkInnerBatch` (5.x),
 `TopicValidator#validateTopic`.
@@ -101,7 +101,7 @@ def topic_refusal(topic: str, rules: BrokerRules) -> str | None:
 
 
 def is_kept_from_clients(topic: str, rules: BrokerRules) -> bool:
-    """Whether a topic is the broker's own, which no client may send to (`TopicValidator#isNotAllowedSendTopic`)."""
+    """True if a topic is the broker's own, which no client may send to (`TopicValidator#isNotAllowedSendTopic`)."""
     own = _SYSTEM_TOPICS | (_ROCKSDB_TOPICS if rules.rocksdb_side_store else frozenset())
     return rules.refuses_system_topics and topic in own
 
@@ -120,7 +120,9 @@ def delay_level(message: Message) -> int:
 
 
 def _no_directory(topic: str) -> str | None:
-    """A store takes any topic; here none is taken whose queues would lie outside of the store, or nowhere."""
+    """Refusal of a topic whose queues would be outside the store, or nowhere, though a broker's store
+    takes any topic.
+    """
     if "/" in topic or "\0" in topic or topic in ("", ".", ".."):
         return "a topic that cannot be the name of a directory"
     if len(topic.encode("utf-8", "surrogatepass")) > DIRECTORY_NAME_MAX:

@@ -1,4 +1,4 @@
-"""The broker settings that decide what a writer writes, with the broker's defaults."""
+"""The broker settings that a writer needs, with the broker's defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Slave(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Replication:
-    """How a master waits for replicas.
+    """Replication settings of a master.
 
     Attributes:
         role: ASYNC_MASTER, SYNC_MASTER or SLAVE (brokerRole).
@@ -91,7 +91,7 @@ class WriterConfig:
 
 
 def config_from(conf: BrokerConf) -> WriterConfig:
-    """The settings that a broker's properties file gives a writer; the broker's defaults for what it does not say.
+    """Writer settings of a broker's properties file; the broker's defaults for those that it does not name.
 
     Raises:
         ValueError: the delay levels are none.
@@ -141,6 +141,6 @@ def config_from(conf: BrokerConf) -> WriterConfig:
 
 
 def _number(conf: BrokerConf, name: str) -> int | None:
-    """A number that is not negative; None for what is not there, or no number."""
+    """A number that is not negative; None where it is missing or not a number."""
     number = conf.number(name, 64)
     return number if number is not None and number >= 0 else None

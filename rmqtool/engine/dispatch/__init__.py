@@ -1,1 +1,1 @@
-"""What the records of the log put into consume queues, extensions and index, and how those files are written."""
+"""Entries of log records in consume queues, extensions and index, and the writers of those files."""

@@ -54,7 +54,7 @@ class QueueEnds:
 
 @dataclass(frozen=True)
 class DerivedEntries:
-    """What some rows of the log put into queues and index; `index` is None where none is written."""
+    """Entries of some log rows for queues and index; `index` is None where none is written."""
 
     queues: list[QueueEntries]
     index: IndexEntries | None
@@ -63,7 +63,7 @@ class DerivedEntries:
 
 @dataclass(frozen=True)
 class EntrySelector:
-    """Tells what rows of the log put into queues and index. It keeps nothing, so any thread or machine may ask."""
+    """Finds the entries of log rows for queues and index; stateless, so any thread or machine may use it."""
 
     settings: DispatchSettings
     with_queues: bool = True
@@ -72,7 +72,7 @@ class EntrySelector:
     def __call__(
         self, rows: AnyRows, topics: Sequence[bytes], texts: RowBytes, index: IndexEntries | None = None
     ) -> DerivedEntries:
-        """What the rows put there; `index` where that is known already."""
+        """Entries of the rows; `index` where it is known already."""
         queues = queue_entries(rows, topics, texts, self.settings) if self.with_queues else []
         if self.with_index and index is None:
             index = index_entries(cast("Rows", rows), topics, texts, self.settings.rules)
@@ -153,7 +153,7 @@ class DerivedWriter:
         self.put_entries(self.dispatching(rows, topics, texts))
 
     def put_entries(self, entries: DerivedEntries) -> None:
-        """Enter what `dispatching` told, in the order of the log; see `put`."""
+        """Enter the entries from `dispatching`, in the order of the log, as `put` does."""
         for group in entries.queues:
             if self._wants is not None and not self._wants(decode_java_utf8(group.topic), group.queue_id):
                 continue
@@ -239,7 +239,7 @@ class DerivedWriter:
         return self._batch_queues[key]
 
     def _directory(self, root: str, key: QueueKey) -> str | None:
-        """Path of a queue; None where its name is none that a directory can have."""
+        """Path of a queue; None where its name cannot be that of a directory."""
         try:
             return queue_directory(root, *key)
         except WriteError as error:

@@ -81,7 +81,7 @@ class ExtensionWriter(StreamWriter):
         return addresses
 
     def _file_with_room(self) -> int:
-        """Start of a file with room for a unit; one without gets its end mark."""
+        """Start of a file with room for a unit; a file without room gets its end mark."""
         start = self._last_start
         if start is not None:
             left = start + self._file_size - self._end

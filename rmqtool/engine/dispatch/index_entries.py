@@ -1,4 +1,4 @@
-"""What records of the log put into the index: key hashes of thousands of rows at once, in the broker's order.
+"""Index entries of log records: key hashes of thousands of rows at once, in the broker's order.
 
 Broker: `IndexService#buildIndex`, `IndexService#buildKey`, `IndexFile#indexKeyHashMethod`. The text under which a
 record is found begins with its topic, so hash(topic + "#" + key) = hash(topic + "#") * 31 ** length(key) + hash(key).
@@ -49,7 +49,7 @@ class IndexEntries(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """Texts in a buffer, each with the row that it is of."""
+    """Texts in a buffer, each with the number of its row."""
 
     rows: Int64s
     starts: Int64s
@@ -66,7 +66,7 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: B
 
 
 def batch_entries(batch: Batch, rows: Any, rules: BrokerRules) -> IndexEntries:
-    """The entries of a batch's rows, or of a part of them; what was computed for all of them once is used again."""
+    """The entries of a batch's rows, or of a part of them; results for all of them are reused."""
     keys = batch.keys
     if (batch.is_noted or isinstance(rows, RowColumns)) and (keys is None or keys.version != rules.version):
         numbered = _numbered_entries(batch.as_array(), batch.topics, batch_bytes(batch), rules)
@@ -129,7 +129,7 @@ def _numbered_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rule
 def _compiled_entries(
     rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: BrokerRules
 ) -> _NumberedEntries | None:
-    """The same by the compiled kernel; None where a text is not ASCII or lies outside the buffer."""
+    """Entries by the compiled kernel; None where a text is not ASCII or is outside the buffer."""
     buffer = texts.buffer
     # Other kinds of arrays would each have to be compiled for.
     if not (buffer.flags.writeable and buffer.flags.c_contiguous and rows.flags.c_contiguous and rows.flags.writeable):
@@ -208,7 +208,7 @@ def _tokens(texts: _Texts, buffer: NDArray[np.uint8]) -> _Texts:
 
 
 def _prefixes(rows: Rows, topics: Sequence[bytes]) -> tuple[UInt32s, UInt32s]:
-    """Hashes of what stands before the key, and before the tags, by topic number; of many topics those that occur.
+    """Hashes of the texts before the key, and before the tags, by topic number; of many topics those that occur.
 
     A row that is no message says topic 0, which there may not be.
     """

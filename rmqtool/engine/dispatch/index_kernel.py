@@ -167,7 +167,7 @@ def spread(state):
 
 @compiled
 def entry_value(first_key, second_key, number, key_hash, physical_offset, delta):
-    """What an entry adds to the sum of a file: a number that nobody can foresee who does not know the keys."""
+    """Share of an entry in the sum of a file: unpredictable without the keys."""
     state = spread(uint64(physical_offset) + first_key)
     state = spread(state ^ ((uint64(uint32(key_hash)) << uint64(32)) | uint64(uint32(delta))))
     return spread(state + uint64(number) * FACTOR + second_key)
@@ -186,9 +186,9 @@ def expected_sum(key, first_number, begin_timestamp_ms, hashes, physical_offsets
 
 @kernel(BYTES, LONG, LONG, INTS, LONGS, KEY, DIGESTS, LONG)
 def entry_slots(raw, first_number, slot_count, slots, physical_offsets, key, sums, step):
-    """What the entries of a file that begin in `raw` say by themselves: the slot of each, and its record's place.
+    """Slot and record position of each entry of a file that begins in `raw`, from the entry alone.
 
-    `sums[k]` takes the sum of all entries below number k * `step`. How many hold a negative number.
+    `sums[k]` takes the sum of all entries below number k * `step`. Returns how many hold a negative number.
     """
     first_key, second_key, negative, begin = key[0], key[1], 0, 0
     while begin < slots.size:

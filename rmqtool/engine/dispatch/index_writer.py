@@ -48,7 +48,7 @@ class OpenIndexFile:
     header: IndexHeader
     slots: Int32s
     stored_entry_number: int = 0
-    """What stands in the file's header, which is 0 until the first entry, or a flush of the broker."""
+    """Entry number in the file's header, which is 0 until the first entry, or a flush of the broker."""
 
     def __post_init__(self) -> None:
         self.changed_pages = np.zeros(-(-self.slots.size // PAGE_SLOTS), np.bool_)
@@ -71,7 +71,7 @@ def read_index_file(path: str, source: ByteSource, slot_count: int) -> OpenIndex
 
 
 def holds_no_entry(source: ByteSource) -> bool:
-    """Whether a file is as it was made: a clean stop writes no more than the header, which counts from 1 on.
+    """True if a file is as it was created: a clean stop writes no more than the header, which counts from 1 on.
 
     Raises:
         UnreadableError: the disk does not give the header.
@@ -151,7 +151,7 @@ class IndexWriter:
         self.current = current
         self._passes_over_times = passes_over_times
         self._begins_open = False
-        """Whether no record has told the current file's start yet."""
+        """True while no record has given the current file's start."""
         self.full_timestamp_ms: int | None = None
         self.full_paths: list[str] = []
 
@@ -211,7 +211,7 @@ class IndexWriter:
         self.flush()
 
     def _file_with_room(self) -> OpenIndexFile:
-        """The current file, or a new one that takes over where a full one ends."""
+        """The current file, or a new one that continues where a full one ends."""
         file = self.current
         carried = IndexHeader()
         if file is not None:
@@ -270,7 +270,7 @@ def enter(
 def plain_enter(
     file: OpenIndexFile, first_number: int, entries: IndexEntries, begins: tuple[int, int]
 ) -> tuple[memoryview, int]:
-    """See `enter`."""
+    """`enter` without a compiled kernel."""
     slots = entries.key_hashes % np.int32(file.slots.size)
     order = np.argsort(slots, kind="stable")
     in_order, numbers_in_order = slots[order], first_number + order
@@ -298,7 +298,7 @@ def plain_enter(
 def compiled_enter(
     file: OpenIndexFile, first_number: int, entries: IndexEntries, begins: tuple[int, int]
 ) -> tuple[memoryview, int]:
-    """See `enter`; without the sort that takes most of the time."""
+    """`enter` without the sort that takes most of the time."""
     words = np.empty((entries.key_hashes.size, ENTRY_SIZE // 4), np.int32)
     newly_used = load_kernel(KERNEL).enter_entries(
         *entries[:3], first_number, np.array(begins, np.int64), file.slots, PAGE_SLOTS, file.changed_pages, words

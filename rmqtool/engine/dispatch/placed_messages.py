@@ -1,4 +1,4 @@
-"""What is known of the messages of one log file once the units of all of them were seen in their queues.
+"""Facts about the messages of one log file once the units of all of them were seen in their queues.
 
 Whoever compares a log with its queues, or writes them, has seen each message at the queue offset that it says. With the
 identity of the queues' files this is enough to know later that all of them are served, without a look at any.

@@ -1,4 +1,4 @@
-"""Dispatch: what records of the log put into consume queues, computed for thousands of rows at once.
+"""Consume queue entries of log records, computed for thousands of rows at once.
 
 Broker: `DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue`, `ConsumeQueue#multiDispatchLmqQueue`,
 `BatchConsumeQueue#putMessagePositionInfoWrapper`. Only rows of good messages are dispatched.
@@ -50,7 +50,7 @@ _SHORT_MAX: Final = (1 << 15) - 1
 
 @dataclass(frozen=True)
 class DispatchSettings:
-    """What decides about dispatch beside the records.
+    """Settings that decide about dispatch, besides the records.
 
     Attributes:
         multi_dispatch: the broker's `enableMultiDispatch`; a record with offsets in further queues was written with it.
@@ -67,7 +67,7 @@ class DispatchSettings:
     entered: StoredUnits | None = field(default=None, compare=False, repr=False)
 
     def with_entered(self, store: Store) -> DispatchSettings:
-        """The same, with the units of a store that has light queues."""
+        """A copy with the units of a store that has light queues."""
         names = store.queue_database.names if store.queue_database is not None else store.queues
         has_light = any(topic.startswith(LMQ_PREFIX) for topic, _ in names)
         return replace(self, entered=StoredUnits(store)) if has_light and self.rules.dispatch_keeps_out else self
@@ -116,7 +116,7 @@ def batch_bytes(batch: Batch) -> RowBytes:
 
 
 class QueueEntries(NamedTuple):
-    """What goes into one queue, in log order: one number per entry in each array.
+    """Entries of one queue, in log order: one number per entry in each array.
 
     Topics that are one string to a broker are one topic, whatever bytes are no UTF-8 in them.
     `own` is False where the record belongs to another topic and only names this queue; `batch_sizes` are the messages
@@ -192,7 +192,7 @@ def queue_entries(
 
 
 def _topics_of_strings(topics: Sequence[bytes], numbers: Int32s) -> tuple[Sequence[bytes], Int32s]:
-    """Topics by number, and the numbers of rows, where topics that are one string to a broker have one number."""
+    """Topics and the numbers of rows, where topics that are one string to a broker have one number."""
     with suppress(UnicodeDecodeError):
         b"\0".join(topics).decode("utf-8")
         return topics, numbers
@@ -211,7 +211,7 @@ def joined_entries(parts: Sequence[QueueEntries]) -> QueueEntries:
 
 
 class _Expanded(NamedTuple):
-    """One number per entry, in log order; `rows` tells whose entry it is, `batch_sizes` are those of the rows."""
+    """One number per entry, in log order; `rows` holds the entry's row, `batch_sizes` are those of the rows."""
 
     names: list[bytes]
     rows: NDArray[np.int64]
@@ -328,7 +328,7 @@ def _java_split(text: str) -> list[str]:
 
 
 def _grouped(numbers: Int32s, queue_ids: Int32s) -> tuple[NDArray[np.intp], list[int]]:
-    """An order that brings each queue's entries together and keeps theirs, and the bounds of the queues in it."""
+    """An order that groups entries by queue and keeps theirs, and the bounds of the queues in it."""
     lowest, span = int(queue_ids.min()), int(queue_ids.max()) - int(queue_ids.min()) + 1
     keys = numbers.astype(np.int64) * span + (queue_ids.astype(np.int64) - lowest)
     if (int(numbers.max()) + 1) * span <= 1 << 16:
@@ -342,7 +342,7 @@ def _grouped(numbers: Int32s, queue_ids: Int32s) -> tuple[NDArray[np.intp], list
 ROWS_MAX: Final = 1 << 17
 """Rows of a full chunk; they take 8 MB, their entries about as much."""
 ROW_BYTES: Final = 2048
-"""What a row of a full chunk takes where it is compared, if each is of another queue; of few queues, a quarter."""
+"""Memory for a row of a full chunk that is compared, if each is of another queue; of few queues, a quarter."""
 
 
 class EntryExtractor:

@@ -113,7 +113,7 @@ class UnitWriter(StreamWriter):
         return QueueEnd(self._last_start, self._end, self._physical_offset)
 
     def _file_for(self, first: int) -> int:
-        """Start of the last file, a new one where there is none with room; the first of all holds position `first`."""
+        """Start of the last file, or of a new one where it has no room; the first of all holds position `first`."""
         if self._last_start is None:
             self._last_start, self._end, self.begin = first - first % self._file_size, first, first
         elif self._end >= self._last_start + self._file_size:
@@ -138,13 +138,12 @@ class QueueWriter(UnitWriter):
     def __init__(
         self, sink: FileSink, directory: str, file_size: int, rules: BrokerRules, end: QueueEnd | None = None
     ) -> None:
-        """See `UnitWriter`."""
         super().__init__(sink, directory, file_size, UNIT_SIZE, end)
         self._ends_at_start = rules.queue_end_is_record_start
         self.misplaced = 0
 
     def shows(self, entries: QueueEntries) -> NDArray[np.bool_]:
-        """Which entries get a unit that leads to their record."""
+        """Mask of the entries that get a unit that leads to their record."""
         return np.ones(entries.physical_offsets.size, np.bool_)
 
     def put(self, entries: QueueEntries, tags_codes: Int64s | None = None) -> None:
@@ -218,7 +217,7 @@ class QueueWriter(UnitWriter):
             self._physical_offset = int(ends[at - 1])
 
     def _file_for(self, first: int) -> int:
-        """See `UnitWriter`; the queue's first file begins with filler."""
+        """Start of the last file, or of a new one where it has no room; the queue's first file begins with filler."""
         is_first = self._last_start is None
         start = super()._file_for(first)
         if is_first and first != start:
@@ -233,7 +232,6 @@ class BatchQueueWriter(UnitWriter):
     """
 
     def __init__(self, sink: FileSink, directory: str, file_size: int, end: QueueEnd | None = None) -> None:
-        """See `UnitWriter`."""
         super().__init__(sink, directory, file_size, BATCH_UNIT_SIZE, end)
 
     def put(self, entries: QueueEntries) -> None:

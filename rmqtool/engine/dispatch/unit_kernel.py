@@ -17,7 +17,7 @@ ADDRESS_MAX = int64(EXTENSION_ADDRESS_MAX)
 
 @kernel(BYTES, LONG, LONG, LONG, *[LONGS] * 4)
 def are_met(raw, first_place, begin, end, queue_offsets, physical_offsets, record_sizes, tags_codes):
-    """Whether the units in `raw` which point into [begin, end) are those that are expected, each at its place.
+    """True if the units in `raw` which point into [begin, end) are exactly the expected ones, each at its place.
 
     `first_place` is that of the first unit in `raw`. No unit whose tags code is an address is one that is expected.
     """

@@ -122,7 +122,8 @@ class BatchQueue:
             yield from map(BatchUnit._make, BATCH.iter_unpack(block))
 
     def _position(self, segment: Segment, queue_offset: int) -> int:
-        """Where a broker's search for a queue offset ends: if base offsets rise, at the last one that is not after it.
+        """Position at which a broker's search for a queue offset ends: if base offsets rise, the last one that is not
+        after it.
 
         Where they do not, other units are found; the steps are those of brokers from 5.1.4 to 5.5.1.
         """
@@ -142,7 +143,7 @@ class BatchQueue:
         return (high if is_high else low) * BATCH_UNIT_SIZE
 
     def _offset_by_time(self, timestamp_ms: int) -> int:
-        """Base offset of the first unit that is not earlier; of the last one where none is so late."""
+        """Base offset of the first unit that is not earlier; of the last one where all are."""
         holding = [segment for segment in self.loaded.segments if self.loaded.length(segment)]
         if not holding:
             return -1

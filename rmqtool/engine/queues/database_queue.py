@@ -28,7 +28,7 @@ READ_UNITS: Final = 4096
 Between = Callable[[int, int], "NDArray[Any]"]
 """Gives the units, as rows of the database, whose queue offsets are in [begin, end)."""
 ShortUnits = Mapping[int, int | None]
-"""See `QueueDatabase.short_units`."""
+"""As `QueueDatabase.short_units`."""
 
 
 class DatabaseQueue:
@@ -45,7 +45,7 @@ class DatabaseQueue:
     ) -> None:
         self.topic, self.queue_id = name
         self.unit_size = UNIT_SIZE
-        """What the broker reckons with, though a unit has more bytes here."""
+        """Unit size in the broker's calculations, though a unit has more bytes here."""
         self.loaded = None
         self.ends = ends
         self._between = between
@@ -67,7 +67,7 @@ class DatabaseQueue:
 
     @cached_property
     def _throws(self) -> bool:
-        """Whether a broker throws at every question about the queue, for each begins with its minimum."""
+        """True if a broker throws at every request to the queue, as each begins with its minimum."""
         try:
             _ = self.first_answer
         except UnreadableError:

@@ -136,7 +136,7 @@ class QueueExtension:
         return throws
 
     def _throws(self, path: str, block_start: int, at: NDArray[np.int64], end: int) -> NDArray[np.bool_]:
-        """The same of units of one file that begin in one block (`CqExtUnit#read`)."""
+        """Mask of the units of one file and one block at which the broker throws (`CqExtUnit#read`)."""
         import numpy as np
 
         content = self._files.read(path, block_start, min(_BLOCK + EXTENSION_HEAD_SIZE, self._file_size - block_start))

@@ -206,7 +206,7 @@ def boundary_offset(queue: FileQueue, log: Log, timestamp_ms: int, boundary: Bou
 
 
 class _Halved(NamedTuple):
-    """Where a search for a time ends: at a unit with this very time, else between two units; -1 for none."""
+    """End of a search for a time: a unit with this very time, else between two units; -1 for none."""
 
     exact: int | None
     left: int

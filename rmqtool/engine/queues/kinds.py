@@ -151,7 +151,7 @@ def shown_topics(store: Store, configs: StoreConfigs | None = None) -> frozenset
 
 
 def is_of_broker(configs: Mapping[str, ConfigFile]) -> bool:
-    """Whether a broker wrote the configuration: it has its own topic and groups in it, beside those of clients."""
+    """True if a broker wrote the configuration: it has its own topic and groups in it, beside those of clients."""
     known = configs.get(TOPICS)
     groups = group_names(configs[GROUPS]) if GROUPS in configs else frozenset[str]()
     has_topics = known is not None and (known.is_database or OWN_TOPIC in topics(known))

@@ -39,7 +39,7 @@ def valid_units_question(file_size: int, kind: UnitKind) -> Hashable:
 
 
 class UnitsSummary(NamedTuple):
-    """What the valid units come to that a file begins with.
+    """Summary of the valid units at the start of a file.
 
     Attributes:
         length: bytes of them.
@@ -56,7 +56,7 @@ class UnitsSummary(NamedTuple):
     last_size: int
 
     def joined(self, units: bytes | bytearray, kind: UnitKind) -> UnitsSummary:
-        """The same with the valid units that follow."""
+        """The summary extended by the valid units that follow."""
         import numpy as np
 
         if not units:
@@ -67,7 +67,7 @@ class UnitsSummary(NamedTuple):
         return UnitsSummary(self.length + len(units), max(self.highest, int(begins.max())), first, last, last_size)
 
     def packed(self) -> bytes:
-        """The same in few bytes: one is kept for each file of a queue."""
+        """The summary in a few bytes: one is kept for each file of a queue."""
         return _SUMMARY.pack(*self)
 
 
@@ -148,7 +148,7 @@ class LoadedFiles:
         return max(0, min(self.file_size, self.end - segment.start)) if odd_length is None else odd_length
 
     def lengths(self) -> list[int]:
-        """The same of all files."""
+        """Lengths of all files."""
         return [self.length(segment) for segment in self.segments]
 
     def last_unit_position(self) -> tuple[Segment, int] | None:
@@ -182,7 +182,7 @@ class LoadedFiles:
         return self._files.read(segment.path, position, readable).ljust(max(0, readable), b"\0")
 
     def identity(self, segment: Segment) -> Hashable | None:
-        """What tells a file's content; None where nothing does. See `ByteSource`.
+        """Identity of a file's content; None where nothing shows a change.
 
         Raises:
             UnreadableError: the file cannot be read.
@@ -247,7 +247,7 @@ class LoadedFiles:
         return position
 
     def known_units(self, segment: Segment) -> UnitsSummary:
-        """What the valid units come to that a file begins with.
+        """Summary of the valid units at the start of a file.
 
         Read once while the file stays the same, where the files have a cache.
 
@@ -259,7 +259,7 @@ class LoadedFiles:
         return UnitsSummary._make(_SUMMARY.unpack(packed))
 
     def noted_units(self, segment: Segment) -> UnitsSummary | None:
-        """The same as far as it is known without opening the file."""
+        """Summary of the valid units as far as it is known without opening the file; else None."""
         packed = self._files.noted(segment.path, valid_units_question(self.file_size, self.kind))
         return None if packed is None else UnitsSummary._make(_SUMMARY.unpack(packed))
 
@@ -274,7 +274,7 @@ class LoadedFiles:
         return summary
 
     def likely_length(self, segment: Segment) -> int:
-        """The same for all units of a file, found by halving where it takes much room on the disk.
+        """Length of all units of a file, found by halving where it takes much room on the disk.
 
         Raises:
             UnreadableError: the file cannot be read.
@@ -350,7 +350,7 @@ def _first_at_or_above(loaded: LoadedFiles, first: Segment, log_minimum: int) ->
 def _searched(
     loaded: LoadedFiles, first: Segment, log_minimum: int, known: int, on_endless: Callable[[], None] | None = None
 ) -> int | None:
-    """By halving from the known minimum on; None where that stays."""
+    """Search by halving from the known minimum on; None where that stays."""
     length, start = loaded.length(first), max(0, known)
     if start >= length or (known >= 0 and loaded.physical_offset_at(first, start) >= log_minimum):
         return None

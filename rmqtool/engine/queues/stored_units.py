@@ -20,7 +20,7 @@ Int64s = NDArray[np.int64]
 
 
 class StoredUnits:
-    """Looks up what a store's queues have at some places."""
+    """Looks up units of a store's queues."""
 
     def __init__(self, store: Store) -> None:
         """Nothing is read before it is asked for."""
@@ -92,7 +92,7 @@ class StoredUnits:
         return max((int(self.physical_offsets(directory, *place).max(initial=-1)) for place in places), default=-1)
 
     def _places(self, directory: str) -> Iterator[tuple[int, int]]:
-        """Where a queue has units: queue offset and count, of many at a time."""
+        """Queue offset and count of a queue's units, many at a time."""
         spans = []
         if self._database is not None:
             _, topic, queue_id = directory.split("/")

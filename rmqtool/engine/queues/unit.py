@@ -1,4 +1,4 @@
-"""What a pull sees of a queue: units, whatever files they come from, and how many of a run of bytes are valid."""
+"""Units of a queue as a pull sees them, from files of any kind, and the number of valid ones in a run of bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class QueueUnit(NamedTuple):
 
 
 class Boundary(Enum):
-    """Which unit is meant where several have a time, or none."""
+    """Choice of the unit where several have a time, or none."""
 
     LOWER = "LOWER"
     """The first one that is not earlier."""
@@ -66,13 +66,13 @@ class UnitKind(NamedTuple):
 
     form: Struct
     valid_count: Callable[[bytes], int]
-    """How many units a block begins with before the first one that recovery refuses."""
+    """Number of units at the start of a block before the first one that recovery refuses."""
     size: int
     """Bytes of a unit."""
 
 
 def valid_unit_count(block: bytes) -> int:
-    """How many units a block begins with before the first invalid one (`ConsumeQueue#recover`).
+    """Number of units at the start of a block before the first invalid one (`ConsumeQueue#recover`).
 
     Bytes of many units are judged at once: a queue file has 300,000 of them, and the broker looks at three files.
     """
@@ -85,7 +85,7 @@ def valid_unit_count(block: bytes) -> int:
 
 
 def valid_batch_unit_count(block: bytes) -> int:
-    """The same for batch units (`BatchConsumeQueue#recover`)."""
+    """Number of batch units at the start of a block before the first invalid one (`BatchConsumeQueue#recover`)."""
     size = consumequeue.BATCH_UNIT_SIZE
     count = len(block) // size
     whole = block[: count * size]
@@ -96,13 +96,13 @@ def valid_batch_unit_count(block: bytes) -> int:
 
 
 def _first_negative(block: bytes, position: int, unit_size: int, count: int) -> int:
-    """Number of the first unit whose integer at this position is negative; `count` if there is none before it."""
+    """Number of the first unit whose integer at this position is negative; `count` without one."""
     number = block[position::unit_size].translate(_IS_NEGATIVE).find(1, 0, count)
     return count if number < 0 else number
 
 
 def _first_zero(block: bytes, position: int, width: int, unit_size: int, count: int) -> int:
-    """Number of the first unit whose integer at this position is zero; `count` if there is none before it."""
+    """Number of the first unit whose integer at this position is zero; `count` without one."""
     lowest = block[position + width - 1 :: unit_size]
     number = lowest.find(0, 0, count)
     while number >= 0:

@@ -1,4 +1,4 @@
-"""What a queue file holds, in order or backwards: runs of units, and the ranges between them that should be units."""
+"""Content of a queue file, in order or backwards: runs of units, and the ranges between them that should be units."""
 
 from __future__ import annotations
 

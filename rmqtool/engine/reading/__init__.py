@@ -1,1 +1,1 @@
-"""What a broker answers: pulls, queries by key, messages by offset; and what a store shows of itself."""
+"""A broker's responses to pulls, queries by key and messages by offset; and the summary of a store."""

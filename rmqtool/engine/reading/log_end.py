@@ -52,9 +52,9 @@ class LogEnd:
     last_record: int | None
     """Physical offset of the last record that was passed; None if there was none."""
     reason: str
-    """What lies at the end, as a sentence."""
+    """Description of the bytes at the end, as a sentence."""
     is_full: bool = False
-    """Whether it lies at the end of the last file, so that the next record begins another one."""
+    """True if it is the end of the last file, so that the next record begins another one."""
 
 
 def find_log_end(segments: tuple[Segment, ...], files: OpenFiles, known: Iterable[tuple[int, int]]) -> LogEnd:
@@ -84,8 +84,6 @@ def find_log_end(segments: tuple[Segment, ...], files: OpenFiles, known: Iterabl
 
 
 class _Hop:
-    """The walk from header to header."""
-
     def __init__(self, segments: tuple[Segment, ...], files: OpenFiles) -> None:
         self._segments = segments
         self._files = files
@@ -94,7 +92,7 @@ class _Hop:
         self._bytes_read = 0
 
     def record_size(self, index: int, position: int) -> int | None:
-        """Size of the message at a place; None where its frame or its own offset says that it is none.
+        """Size of the message at a position; None where its frame or its own offset shows that it is not a message.
 
         Raises:
             UnreadableError: the disk does not give its header.
@@ -160,7 +158,7 @@ class _Hop:
         return verdict == Verdict.GOOD and magic == commitlog.MAGIC_BLANK
 
     def _head(self, index: int, position: int) -> bytes:
-        """The first bytes of what lies at a place, from the window where it holds them."""
+        """First bytes at a position, from the window where it holds them."""
         inside = position - self._window_at[1]
         if self._window_at[0] != index or inside < 0 or inside + _HEAD > len(self._window):
             self._window = self._files.read(self._segments[index].path, position, WINDOW)
@@ -175,7 +173,7 @@ FILES_FROM_END: Final = 3
 
 
 class LogTail(NamedTuple):
-    """What lies after the log's end.
+    """Files and offsets after the log's end.
 
     Attributes:
         log_end: where the next record goes, as far as the headers of records tell.
@@ -188,12 +186,12 @@ class LogTail(NamedTuple):
     files: tuple[Segment, ...]
 
     def misleads(self, rules: BrokerRules) -> bool:
-        """Whether a normal start of a version ends the log in one of the files."""
+        """True if a normal start of a version ends the log in one of the files."""
         return rules.normal_start is NormalStart.THIRD_FROM_END and len(self.files) >= FILES_FROM_END
 
     @property
     def is_odd(self) -> bool:
-        """Whether no broker leaves files like that: too many, or not one after the other."""
+        """True if no broker leaves files like that: too many, or not one after the other."""
         ends = (self.next_start, *(segment.end for segment in self.files))
         return len(self.files) >= FILES_FROM_END or any(
             segment.start != end for segment, end in zip(self.files, ends, strict=False)

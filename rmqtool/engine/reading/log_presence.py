@@ -1,4 +1,4 @@
-"""Whether the files of the commit log are where they are looked for; names tell, before a record is read."""
+"""Tell from names, before a record is read, if the files of the commit log are where they should be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOKED_AT_MAX: Final = 64
 
 
 def is_log_missing(store: Store) -> bool:
-    """Whether a store that had messages has no file of the log."""
+    """True if a store that had messages has no file of the log."""
     logs = dledger_logs(store)
     if any(segment.size for segment in (*store.loadable_log, *(file for log in logs for file in log.data))):
         return False
@@ -37,7 +37,7 @@ def is_log_missing(store: Store) -> bool:
 
 
 def may_hold_messages(store: Store) -> bool:
-    """Whether a message may be in the store: there is a log, or there was one, or nobody can see whether there is."""
+    """True if a message may be in the store: there is a log, there was one, or neither can be ruled out."""
     has_log = any((*store.loadable_log, *store.files.get(FileKind.DLEDGER, ())))
     return has_log or is_log_missing(store) or not store.is_log_listed
 

@@ -32,7 +32,7 @@ _SECOND_MS: Final = 1000
 
 @dataclass(frozen=True)
 class MessagePlaces:
-    """Where a message of the log is, and is not; None where nobody can tell, or it belongs in none.
+    """Presence of a message in log, queue and index; None where unknown, or where it belongs in none.
 
     Attributes:
         leads_to: where the unit at its queue offset leads instead; None where there is no unit.
@@ -50,7 +50,7 @@ class MessagePlaces:
 
     @property
     def agree(self) -> bool:
-        """Whether log, queue and index have the message, as far as it belongs there."""
+        """True if log, queue and index have the message, as far as it belongs there."""
         return self.in_queue is not False and self.in_index is not False
 
 
@@ -115,12 +115,12 @@ def search_log(reader: Reader, row_filter: RowFilter, queue_offset: int | None =
 
 
 def log_bytes(reader: Reader) -> int:
-    """How many bytes a search of the log would read at most."""
+    """Upper limit of the bytes that a search of the log reads."""
     return sum(segment.entry.allocated_bytes for segment in reader.store.commitlog)
 
 
 def _finds(reader: Reader, record: Record, key: str, physical_offset: int) -> bool | None:
-    """Whether a query finds a message by a key; None where others with that key keep it from being looked at."""
+    """True if a query finds a message by a key; None where others with that key keep it from being read."""
     stored_ms = record.store_timestamp_ms
     full = False
     for begin_ms, end_ms in ((stored_ms - _SECOND_MS, stored_ms + _SECOND_MS), (0, JAVA_LONG_MAX)):

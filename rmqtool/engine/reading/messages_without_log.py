@@ -102,7 +102,7 @@ def _reach_into(starts: Array, sizes: Array, ranges: Iterable[Range]) -> Array:
 
 
 def _read(source: ByteSource, begin: int, end: int, dtype: np.dtype[Any]) -> Iterator[Array]:
-    """Entries of a fixed size between two places of a file; what the disk does not give is zero."""
+    """Entries of a fixed size between two positions of a file; bytes that the disk does not give are zero."""
     step = _BLOCK_UNITS * dtype.itemsize
     for at in range(begin, end, step):
         buffer = bytearray(-(-min(step, end - at) // dtype.itemsize) * dtype.itemsize)

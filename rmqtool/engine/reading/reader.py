@@ -50,7 +50,7 @@ class TagFilter:
     codes: frozenset[int]
 
     def lets_through(self, unit: QueueUnit) -> bool:
-        """Whether the broker hands the unit's message out; other tags of the same hash pass too.
+        """True if the broker delivers the unit's message; other tags of the same hash pass too.
 
         A code that stands in an extension that cannot be read lets its message through.
         """
@@ -76,7 +76,7 @@ def parse_tag_filter(expression: str | None) -> TagFilter:
 
 
 class GetMessageStatus(Enum):
-    """How a pull ended (`GetMessageStatus`)."""
+    """Result of a pull (`GetMessageStatus`)."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -90,10 +90,12 @@ class GetMessageStatus(Enum):
 
 @dataclass(frozen=True)
 class PullLimits:
-    """What ends a pull early; the defaults are the broker's."""
+    """Limits that end a pull early; the defaults are the broker's."""
 
     broker_memory_bytes: int | None = None
-    """Of the broker's machine: what lies further back than `MEMORY_RATIO` of it is on disk. None: all in memory."""
+    """Memory of the broker's machine: messages further back than `MEMORY_RATIO` of it are on disk. None:
+    all in memory.
+    """
     count_in_memory: int = 32
     bytes_in_memory: int = 262_144
     count_on_disk: int = 8
@@ -119,11 +121,13 @@ class QueryResult:
     """The answer to a query by key."""
 
     messages: tuple[StoredMessage, ...]
-    """What the broker hands out, by physical offset; the index knows hashes only, so any may be something else."""
+    """Messages that the broker returns, by physical offset; the index knows hashes only, so any may be
+    another message.
+    """
     carries_key: tuple[bool, ...]
     """For each message, whether its record really has the key (or tag)."""
     indexed_physical_offsets: tuple[int, ...]
-    """What the index answered, sorted; it may point to what is gone, and more than once to the same."""
+    """Offsets from the index, sorted; they may be repeated, and may point to discarded records."""
     never_ends: bool
     """A chain goes in a circle without a hit: the broker would look forever."""
 
@@ -248,7 +252,7 @@ class Reader(Closable):
         return GetMessageResult(status, following, minimum, maximum, tuple(batch.messages))
 
     def _outside(self, queue_offset: int, minimum: int, maximum: int) -> tuple[GetMessageStatus, int] | None:
-        """Status and next offset where there is nothing to look for at the offset."""
+        """Status and next offset for a pull outside the queue; None inside it."""
         if maximum == 0:
             return GetMessageStatus.NO_MESSAGE_IN_QUEUE, self._corrected(queue_offset, 0)
         if queue_offset < minimum:
@@ -317,7 +321,8 @@ class Reader(Closable):
         return QueryResult(served, tuple(carries_key), tuple(hits), never_ends)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """What lies at a physical offset; None where nothing can be read (`DefaultMessageStore#lookMessageByOffset`).
+        """The bytes at a physical offset; None where nothing can be read
+        (`DefaultMessageStore#lookMessageByOffset`).
 
         Raises:
             UnreadableError: the disk does not give it.
@@ -325,7 +330,7 @@ class Reader(Closable):
         return message_at(self.log, physical_offset)
 
     def message_by_id(self, message_id: str) -> StoredMessage | None:
-        """What lies where an offset message id points; None where nothing can be read.
+        """The bytes at an offset message id; None where nothing can be read.
 
         Raises:
             UsageError: the text is no such id.
@@ -354,7 +359,7 @@ class Reader(Closable):
 
 
 class _Batch:
-    """What a pull has collected, and whether one more unit fits."""
+    """Messages of a pull, with the check for room for one more unit."""
 
     def __init__(self, log: Log, limits: PullLimits, max_count: int) -> None:
         self.messages: list[StoredMessage] = []
@@ -385,7 +390,7 @@ class _Batch:
 
 
 def _chain_hits(file: IndexFile, sought_hash: int, count: int, begin_ms: int, end_ms: int) -> tuple[list[int], bool]:
-    """Physical offsets of up to `count` entries of a hash, the newest first, and whether the broker looks forever.
+    """Physical offsets of up to `count` entries of a hash, newest first, and True if the broker loops forever.
 
     A circle is gone round as long as it brings hits, as the broker does.
     """

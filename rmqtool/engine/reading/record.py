@@ -1,4 +1,4 @@
-"""One record, decoded as the broker decodes what it hands out; the body is read on demand, up to a limit.
+"""One record, decoded as the broker decodes it for delivery; the body is read on demand, up to a limit.
 
 Broker: `MessageDecoder#decode`.
 """
@@ -32,7 +32,7 @@ _READ_AT_ONCE: Final = 512
 
 
 class RecordSource(Protocol):
-    """What a record is decoded from: a log, or the bytes of one record alone."""
+    """Source of a record: a log, or the bytes of one record alone."""
 
     @property
     def rules(self) -> BrokerRules:
@@ -71,7 +71,7 @@ class Record:
     flag: int
     queue_offset: int
     physical_offset: int
-    """What the record says of itself, which need not be where it lies."""
+    """Offset by the record itself, which need not be its actual one."""
     sys_flag: int
     born_timestamp_ms: int
     born_address: bytes
@@ -84,7 +84,7 @@ class Record:
     body_length: int
     topic_raw: bytes
     topic: str
-    """As brokers take it: what is no UTF-8 is replaced."""
+    """As brokers decode it: bytes that are not UTF-8 are replaced."""
     properties_raw: bytes
     _log: RecordSource = field(repr=False, compare=False)
 
@@ -120,7 +120,7 @@ class Record:
 
     @property
     def is_decodable(self) -> bool:
-        """Whether a broker decodes it; Java makes no address of a port that cannot be."""
+        """True if a broker decodes it; Java rejects an address with an impossible port."""
         return all(0 <= int(host.rpartition(":")[2]) <= PORT_MAX for host in (self.born_host, self.store_host))
 
     @property
@@ -141,7 +141,7 @@ class Record:
 
     @cached_property
     def body_crc_ok(self) -> bool:
-        """Whether the body has the CRC that the record says; an empty one always has.
+        """True if the body has the CRC of the record; always for an empty one.
 
         Raises:
             UnreadableError: the disk does not give the body.
@@ -156,7 +156,7 @@ class Record:
 
 
 def _head(hosts: int) -> tuple[Struct, tuple[str, ...]]:
-    """The struct and the field names of everything before the body."""
+    """Struct and field names of everything before the body."""
     fields = [
         head_field
         for head_field in fields_of(commitlog.message_struct(hosts))

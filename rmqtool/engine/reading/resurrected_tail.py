@@ -25,7 +25,7 @@ from rmqtool.scan.walk import STALE_MARGIN_MS, Batch
 
 _CANDIDATES_MAX: Final = 4096
 _CLOCKS_APART_MS: Final = 86_400_000
-"""How far a producer's clock and the broker's may be apart; times that differ by more are no clock's."""
+"""Limit for the difference of a producer's clock and the broker's; times that differ by more are not a clock's."""
 _COLUMNS: Final = 7
 """Of a candidate: where it ends, messages up to it, its store time, its producer's time, the newest store time after
 it, and the store times of the messages before and after it; -1 where there is none."""
@@ -53,7 +53,7 @@ class ResurrectedTail:
 
 
 def resurrected_tail(read: Callable[[], Iterable[Batch]]) -> ResurrectedTail | None:
-    """The tail that came back, if there is one, or what looks like it.
+    """The tail that came back, or one that looks like it; None without one.
 
     The clocks of producers are others than the broker's: where only the broker's was set back, the messages after
     that were sent later all the same, and this is no old tail. Where a producer's time is no clock's, it tells nothing.
@@ -66,7 +66,7 @@ def resurrected_tail(read: Callable[[], Iterable[Batch]]) -> ResurrectedTail | N
 
 
 def _repeats_offsets(batches: Iterable[Batch], begin: int) -> bool:
-    """Whether a queue continues, from a physical offset on, with an offset that it has had before.
+    """True if a queue continues, from a physical offset on, with an offset that it has had before.
 
     One that continues with 0 is that of a topic that was deleted and made again.
     """
@@ -121,7 +121,7 @@ def _older_tail(batches: Iterable[Batch]) -> ResurrectedTail | None:
 
 
 def _newer_than_the_rest(rows: Any, count: int, last_ms: int) -> NDArray[np.int64]:
-    """The rows that are newer than all later ones of their batch; the last one is, for none is later.
+    """Rows that are newer than all later ones of their batch, among them always the last one.
 
     Args:
         count: messages before these rows.

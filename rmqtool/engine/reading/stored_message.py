@@ -1,4 +1,4 @@
-"""What a broker hands out: bytes at a place, which need not be a record, let alone the right one.
+"""Bytes that a broker delivers from a position, which need not be a record, let alone the right one.
 
 The broker does not look what is wrong with them; a person wants to know.
 """
@@ -22,7 +22,7 @@ class StoredMessage:
     """One message as it is handed out."""
 
     size: int
-    """Bytes handed out: what the queue's unit or the record itself says."""
+    """Number of delivered bytes, from the queue's unit or the record itself."""
     place: RecordLocation
     unit: QueueUnit | None
     """The queue's unit that led to it; None where it was found in another way."""
@@ -52,7 +52,7 @@ class StoredMessage:
 
 
 def message_of_unit(log: Log, unit: QueueUnit) -> StoredMessage | None:
-    """What a unit leads to; None where it cannot be handed out (`CommitLog#getMessage`)."""
+    """Message of a unit; None where it cannot be delivered (`CommitLog#getMessage`)."""
     place = log.selectable(unit.physical_offset, unit.record_size)
     if place is None:
         return None
@@ -60,7 +60,7 @@ def message_of_unit(log: Log, unit: QueueUnit) -> StoredMessage | None:
 
 
 def message_at(log: Log, physical_offset: int, *, first_file_for_zero: bool = True) -> StoredMessage | None:
-    """What lies at a physical offset, as long as its first four bytes say.
+    """Bytes at a physical offset, as long as their first four bytes say.
 
     None where it cannot be handed out (`DefaultMessageStore#selectOneMessageByOffset`).
 
@@ -94,7 +94,7 @@ def message_finding(message: StoredMessage) -> str | None:
 
 
 def _frame_verdict(message: StoredMessage) -> Verdict:
-    """What is wrong with bytes that are no record; nothing is where they are a blank."""
+    """Verdict on bytes that are not a record; none where they are a blank."""
     head = message.range(0, _FRAME_SIZE)
     if len(head) < _FRAME_SIZE:
         return Verdict.BAD_SIZE

@@ -1,4 +1,4 @@
-"""What a store holds, at a glance: the log's ends, the queues' ends, the counts; no body but the last one is read.
+"""Summary of a store: the log's ends, the queues' ends, the counts; no body but the last one is read.
 
 What cannot be read is said in `problems` and left unknown, never reported as absent. Where files lie in the log and in
 time is read from a sample of them on a large store.
@@ -57,7 +57,7 @@ UNDECODED_KINDS: Final = (
 
 
 class Shutdown(StrEnum):
-    """How the last broker stopped."""
+    """State in which the last broker stopped."""
 
     CLEAN = "clean"
     ABNORMAL = "abnormal"
@@ -75,7 +75,7 @@ class QueueSummary(NamedTuple):
 
 @dataclass(frozen=True)
 class StoreSummary:
-    """What a store holds; offsets and sizes in bytes unless named otherwise, times in ms."""
+    """Summary of a store; offsets and sizes in bytes unless named otherwise, times in ms."""
 
     shutdown: Shutdown
     abort_process_id: int | None
@@ -90,7 +90,7 @@ class StoreSummary:
     checkpoint: Checkpoint | None
     """None where there is none, or it cannot be read."""
     undecoded: dict[FileKind, int]
-    """How many files there are of the kinds that are not read."""
+    """Number of files of each kind that is not read."""
     unknown_files: tuple[str, ...]
     has_unfinished_repair: bool
     unlisted: frozenset[FileKind]
@@ -204,7 +204,7 @@ def _queues(
 
 
 def _end(log: Log, end: LogEnd, problems: list[str]) -> tuple[LogEnd, Record | None]:
-    """The end, before the last record where that is torn, and the last record; its body is the only one looked at."""
+    """The end, before the last record where that is torn, and the last record; its body is the only one read."""
     if end.last_record is None:
         return end, None
     at = end.last_record
@@ -233,7 +233,7 @@ def _first_timestamp(log: Log, problems: list[str]) -> int | None:
 
 
 def _read(files: OpenFiles, path: str, length: int, problems: list[str]) -> bytes | None:
-    """The first bytes of a file; None, and a problem more, where the disk does not give them."""
+    """First bytes of a file; None, and a problem more, where the disk does not give them."""
     try:
         return files.read(path, 0, length)
     except UnreadableError as error:
@@ -271,7 +271,7 @@ def index_headers(store: Store) -> Iterator[tuple[str, IndexHeader]]:
 
 
 def _sample(items: Sequence[Sampled]) -> list[Sampled]:
-    """All items, or some that are spread evenly, with the first and the last."""
+    """All items, or an evenly spread sample with the first and the last."""
     count = len(items)
     if count <= SAMPLE_MAX:
         return list(items)

@@ -1,4 +1,4 @@
-"""Which broker version a store was last used by, as far as its files tell; only a handful of records is read.
+"""Broker version that last used a store, from its files; only a handful of records is read.
 
 No file names the version. What only newer versions write rules the older ones out. What a version always leaves and is
 not there rules that version out too, but only while another remains: a store may have been upgraded or tidied up.
@@ -47,7 +47,7 @@ def shown_sizes(store: Store) -> dict[str, int]:
 
 
 def are_sizes_of(sizes: dict[str, int], conf: BrokerConf, rules: BrokerRules) -> bool:
-    """Whether a broker with these settings makes files of these sizes."""
+    """True if a broker with these settings makes files of these sizes."""
     settings = conf.read_as(read_settings(rules)).settings()
     return all((getattr(settings, name) or _DEFAULTS[name]) == size for name, size in sizes.items())
 
@@ -80,7 +80,7 @@ def unread_sizes(store: Store, conf: BrokerConf | None, rules: BrokerRules) -> U
 
 
 def renamed_sizes(fields: Sequence[str], conf: BrokerConf, rules: BrokerRules) -> UnreadSizes:
-    """What a version makes of sizes, fields of `Settings`, whose names it does not read."""
+    """Sizes, fields of `Settings`, that are set by names which a version does not read, and how to correct them."""
     unread = [setting_of_size(field, conf.properties) for field in fields]
     known = [setting_of_size(field, read_settings(rules).names or ()) for field in fields]
     expected = [str(getattr(conf.settings(), field) or _DEFAULTS[field]) for field in fields]
@@ -111,12 +111,12 @@ class Evidence(NamedTuple):
 
 
 class VersionRange(NamedTuple):
-    """The releases that fit what lies in a store."""
+    """The releases that fit a store's files."""
 
     first: str
     last: str
     rules: str
-    """Whose rules apply. A release that is added later does not change it."""
+    """Version whose rules apply; a release that is added later does not change it."""
     evidence: tuple[str, ...]
 
     @property
@@ -130,7 +130,7 @@ class VersionRange(NamedTuple):
 
 
 def infer_version(store: Store, conf: BrokerConf | None = None) -> VersionRange | None:
-    """The broker releases that fit what lies in a store; None where nothing shows a version.
+    """The broker releases that fit a store's files; None where nothing shows a version.
 
     What cannot be read shows nothing.
 
@@ -163,7 +163,7 @@ def infer_version(store: Store, conf: BrokerConf | None = None) -> VersionRange 
 
 
 def _directories(store: Store, _log: Log, _files: OpenFiles) -> Iterator[Evidence]:
-    """Directories and files by which a version is known without a look inside."""
+    """Directories and files that show a version by their names."""
     kinds = {kind for kind, entries in store.files.items() if entries}
     certain = partial(Evidence, is_certain=True)
     if len({segment.path.rpartition("/")[0] for segment in store.commitlog}) > 1:
@@ -256,7 +256,7 @@ def _has_property(record: Record, name: str) -> bool:
 
 
 def _sample(log: Log) -> Iterator[Record]:
-    """The first records of the newest file that begins with one; the newest files may be empty yet."""
+    """First records of the newest file that begins with one; the newest files may be empty yet."""
     for segment in log.segments[: -SEGMENTS_MAX - 1 : -1]:
         physical_offset = segment.start
         count = 0
@@ -272,7 +272,7 @@ def _sample(log: Log) -> Iterator[Record]:
 
 
 def has_indexed_tags(store: Store) -> bool:
-    """Whether a version that enters tags wrote the oldest or the newest entries of the index."""
+    """True if a version that enters tags wrote the oldest or the newest entries of the index."""
     try:
         with OpenFiles(store.view) as files:
             log = Log(store, rules_for(NEWEST), files)
@@ -282,7 +282,7 @@ def has_indexed_tags(store: Store) -> bool:
 
 
 def _index(store: Store, log: Log, files: OpenFiles) -> Iterator[Evidence]:
-    """Whether entries are those of tags too. An index that has both kinds outlived an upgrade, or a downgrade."""
+    """Evidence of entries for tags. An index that has both kinds outlived an upgrade, or a downgrade."""
     samples = list(_samples_of_index(store, log, files))
     if any(tagged for tagged, _ in samples):
         yield Evidence("tags are indexed", lambda rules: rules.index_tags, is_certain=True)
@@ -291,7 +291,7 @@ def _index(store: Store, log: Log, files: OpenFiles) -> Iterator[Evidence]:
 
 
 def _samples_of_index(store: Store, log: Log, files: OpenFiles) -> Iterator[tuple[bool, bool]]:
-    """Whether the newest and the oldest entries, as far as there are any, have the tags of a record or lack them."""
+    """For the newest and the oldest entries, as far as there are any, True if they include the tags of a record."""
     if not store.index_files or not store.index_slot_count:
         return
     newest_first = store.index_files[: -SEGMENTS_MAX - 1 : -1]

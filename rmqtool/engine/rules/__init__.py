@@ -1,1 +1,1 @@
-"""How broker versions differ, as data: the only place that compares versions."""
+"""Differences of broker versions, as data: the only place that compares versions."""

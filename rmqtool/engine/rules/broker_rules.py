@@ -1,4 +1,4 @@
-"""How a range of broker versions behaves: the fields in which versions differ; their values are in `versions`."""
+"""Behavior of a range of broker versions: the fields in which versions differ; their values are in `versions`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from rmqtool.formats.properties import decode_properties, decode_properties_stri
 
 
 class SizeMismatch(Enum):
-    """What load does about a file of another length than configured (`MappedFileQueue#load`)."""
+    """Reaction of load to a file of another length than configured (`MappedFileQueue#load`)."""
 
     FAIL_LOAD = "the whole store does not load"
     IGNORE_REST = "this file and all later ones of the directory are silently ignored"
 
 
 class PropertyDecoder(Enum):
-    """How a property block is taken apart (`MessageDecoder#string2messageProperties`)."""
+    """Parser of a property block (`MessageDecoder#string2messageProperties`)."""
 
     STRICT_PAIRS = "a segment counts if 0x01 splits it into exactly two parts"
     FIRST_SEPARATOR = "the first 0x01 of a segment splits it, empty names and values do not count"
 
     @property
     def decode(self) -> Callable[[bytes], dict[str, str]]:
-        """What takes a block apart."""
+        """The function that parses a block."""
         return decode_properties_strict_pairs if self is PropertyDecoder.STRICT_PAIRS else decode_properties
 
 
 class BatchProperties(Enum):
-    """How a whole batch's properties are handled when its parts are written (`CommitLog#asyncPutMessages`)."""
+    """Properties of a whole batch when its parts are written (`CommitLog#asyncPutMessages`)."""
 
     DROPPED = "the parts keep their own properties only"
     GLUED = "appended to each part without a separator"
@@ -37,7 +37,7 @@ class BatchProperties(Enum):
 
 
 class MultiDispatch(Enum):
-    """Which further queues a record can name in `INNER_MULTI_DISPATCH`."""
+    """Further queues that a record can name in `INNER_MULTI_DISPATCH`."""
 
     NONE = "none"
     ANY_QUEUE = "any queue, with offsets filled in for all"
@@ -45,14 +45,14 @@ class MultiDispatch(Enum):
 
 
 class MinOffsetSearch(Enum):
-    """How a queue's minimum is found in its first file (`ConsumeQueue#correctMinOffset`)."""
+    """Search for a queue's minimum in its first file (`ConsumeQueue#correctMinOffset`)."""
 
     LINEAR = "the first unit of the file that is not before the start of the log"
     BINARY = "last unit first, then a binary search after the previous minimum"
 
 
 class TimeLookup(Enum):
-    """How a time becomes a queue offset (`ConsumeQueue#getOffsetInQueueByTime`)."""
+    """Lookup of a queue offset by time (`ConsumeQueue#getOffsetInQueueByTime`)."""
 
     NEAREST = "file by modification time, then the unit whose record is nearest"
     BOUNDARY = "file by the store times of its first and last record, then the lower or upper boundary"
@@ -67,7 +67,7 @@ class NormalStart(Enum):
 
 
 class NormalDispatch(Enum):
-    """Which records a recovery after a clean stop dispatches."""
+    """Records that a recovery after a clean stop dispatches."""
 
     NONE = "none"
     ABOVE_QUEUES = "those strictly above the queues' maximum"
@@ -99,7 +99,7 @@ class ReputStart(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerRules:
-    """How the brokers of one range of versions behave. The defaults are those of 4.4.0, the oldest one."""
+    """Behavior of the brokers of one range of versions; the defaults are those of 4.4.0, the oldest one."""
 
     version: str
     """The version asked for; the first of the range where the description itself is meant."""
@@ -248,7 +248,7 @@ class BrokerRules:
     """The queues' time (and offset) are published only once the queues are on the disk."""
     abort_holds_process_id: bool = False
     loads_transaction_metrics: bool = False
-    """`config/transactionMetrics` is read before the start; what cannot be read is left out."""
+    """`config/transactionMetrics` is read before the start; unreadable entries are left out."""
 
     # Recovery
     normal_start: NormalStart = NormalStart.THIRD_FROM_END
@@ -260,7 +260,7 @@ class BrokerRules:
     index_safe_on_normal_start: bool = False
     """`messageIndexSafe` counts after a clean stop too, and its time is the index's alone."""
     queues_maximum_read_again: bool = False
-    """Whether the queues must be truncated is judged after the records were dispatched, not before."""
+    """True if the need to truncate the queues is judged after the records were dispatched, not before."""
     empty_log_destroys_queues_after_clean_stop: bool = False
     """Without any commitlog file all queue files are unlinked; 4.4.0 does so after a crash only."""
 
@@ -271,7 +271,7 @@ class BrokerRules:
     demands_topic_names: bool = False
     """An entry of `topics.json` without a `topicName` keeps it from starting."""
     pop: bool = False
-    """Consumers may pop; what they have not acknowledged waits in revive topics."""
+    """Consumers may pop; messages that they have not acknowledged wait in revive topics."""
     timer: bool = False
     compaction: bool = False
     """Compacted topics; the left-over `*.delete` file of a compaction is parsed as an offset and fails the load."""

@@ -1,4 +1,4 @@
-"""What a store meets when a broker of another version starts on it, as data beside the rules of the versions.
+"""Effects on a store when a broker of another version starts on it, as data beside the rules of the versions.
 
 Each field of `BrokerRules` in which two versions differ belongs to a reason here, or says why it has none.
 """
@@ -17,7 +17,7 @@ Concerns = Callable[[BrokerRules, BrokerRules], bool]
 
 
 class Feature(Enum):
-    """What a store can hold that versions treat in different ways; the value is what one and several are called."""
+    """Part of a store that versions treat in different ways; the value is its name in singular and plural."""
 
     V2_RECORDS = ("record of version 2", "records of version 2")
     IPV6_RECORDS = ("record with an IPv6 host", "records with an IPv6 host")
@@ -42,17 +42,17 @@ class Feature(Enum):
 
     @property
     def noun(self) -> str:
-        """What one of them is called."""
+        """Name of one of them."""
         return self.value[0]
 
     def counted(self, count: int | None) -> str:
-        """How many there are, as a part of a sentence."""
+        """Their number, as a part of a sentence."""
         one, several = self.value
         return f"an unknown number of {several}" if count is None else f"{count} {one if count == 1 else several}"
 
 
 class ChangeHarm(Enum):
-    """What a feature means for messages, beside what the forecast of the start counts."""
+    """Effect of a feature on messages, besides the losses in the forecast."""
 
     MEASURED = "none"
     UNDELIVERED = "undelivered"

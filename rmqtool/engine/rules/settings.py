@@ -1,4 +1,4 @@
-"""The settings that each broker version reads from its properties file, and what it makes of their values.
+"""The settings that each broker version reads from its properties file, and how it parses their values.
 
 `settings.txt` has them as the published classes have them: every method `setName` with one argument is a setting, which
 `MixAll#properties2Object` calls. A name that a version does not have is skipped without a word.
@@ -39,7 +39,7 @@ class Setting(NamedTuple):
     ranges: tuple[tuple[str, str | None], ...]
 
     def value(self, text: str, *, trims_texts: bool) -> JavaValue | None:
-        """What the broker holds for a text; None where it keeps its default."""
+        """The broker's value for a text; None where it keeps its default."""
         if self.kind in _BITS:
             return parse_java_integer(text, _BITS[self.kind])
         if self.kind == "double":
@@ -50,7 +50,7 @@ class Setting(NamedTuple):
         return text if self.kind == "text" or text in self.kind.split("|") else None
 
     def is_read_by(self, version: str) -> bool:
-        """Whether a version reads it."""
+        """True if a version reads it."""
         return any(is_between(version, first, last) for first, last in self.ranges)
 
     @property
@@ -85,7 +85,7 @@ def settings_of(version: str) -> Mapping[str, Setting]:
 
 
 def read_settings(rules: BrokerRules | None) -> ReadSettings:
-    """How a version reads its settings; None for who does not know the version."""
+    """How a version reads its settings; None for an unknown version."""
     if rules is None:
         return ANY_VERSION
     return ReadSettings(

@@ -27,16 +27,16 @@ _OWN_GROUPS: Final = frozenset(
     }
 )  # fmt: skip
 VALID_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z", re.ASCII)
-"""What brokers take for the name of a topic."""
+"""Names that brokers accept for a topic."""
 
 
 def is_deletable(topic: str) -> bool:
-    """Whether somebody can have created a topic of this name, and deleted it."""
+    """True if a client can have created a topic of this name, and deleted it."""
     return VALID_NAME.match(topic) is not None and not is_broker_topic(topic)
 
 
 def is_deleted(topic: str, whole_topics: frozenset[str] | None) -> bool:
-    """Whether somebody has deleted a topic, as far as the configuration tells.
+    """True if a topic was deleted, as far as the configuration shows.
 
     Args:
         whole_topics: all topics that are configured; None where no whole configuration tells.
@@ -45,7 +45,7 @@ def is_deleted(topic: str, whole_topics: frozenset[str] | None) -> bool:
 
 
 def may_be_deleted(topic: str, shown_topics: frozenset[str] | None) -> bool:
-    """Whether somebody may have deleted a topic, for what would tell it cannot be read.
+    """True if a topic may have been deleted, because the files that would show it cannot be read.
 
     Args:
         shown_topics: see `rmqtool.engine.queues.kinds`.
@@ -54,15 +54,15 @@ def may_be_deleted(topic: str, shown_topics: frozenset[str] | None) -> bool:
 
 
 def is_broker_topic(topic: str) -> bool:
-    """Whether a topic is the broker's own, or a light queue, of which no file lists the names."""
+    """True if a topic is the broker's own, or a light queue, of which no file lists the names."""
     return topic in _OWN or topic.lower().startswith("rmq_sys_") or topic.startswith(LMQ_PREFIX)
 
 
 def is_broker_group(group: str) -> bool:
-    """Whether a group is the broker's own, or one of a light queue."""
+    """True if a group is the broker's own, or one of a light queue."""
     return group in _OWN_GROUPS or group.startswith(("CID_RMQ_SYS_", LMQ_PREFIX))
 
 
 def is_kept_out(topic: str, patterns: Iterable[str]) -> bool:
-    """Whether a topic is one of those that a version keeps out of multi-dispatch; in patterns `*` is any text."""
+    """True if a topic is one of those that a version keeps out of multi-dispatch; in patterns `*` is any text."""
     return any(fnmatchcase(topic, pattern) for pattern in patterns)

@@ -166,7 +166,7 @@ _CHANGES: Final = (
 
 
 def _history() -> tuple[BrokerRules, ...]:
-    """The ranges in order, each made from the one before."""
+    """The ranges in order, each derived from the one before."""
     ranges = [BrokerRules(version="4.4.0", first="4.4.0")]
     for first, changes in _CHANGES:
         ranges.append(replace(ranges[-1], version=first, first=first, **changes))  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ NEWEST: Final = SUPPORTED[-1]
 EXAMINED: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.3.4", "5.4.0", "5.5.1")
 """One release for each way in which a start differs: forecasts compare these."""
 PRESUMED: Final = "5.5.1"
-"""Whose rules a store gets that fits it and perhaps later ones; adding one must not change how stores are judged."""
+"""Version whose rules apply to a store that fits it and perhaps later ones; adding one must not change verdicts."""
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
@@ -203,7 +203,7 @@ def parse_version(text: str) -> tuple[int, int, int]:
 
 
 def is_between(version: str, first: str, last: str | None) -> bool:
-    """Whether a version lies in a range of releases; None for one without an end.
+    """True if a version is in a range of releases; None for one without an end.
 
     One that lies between the last release of the range and the next one is like the last.
     """

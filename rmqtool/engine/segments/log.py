@@ -1,4 +1,4 @@
-"""The commitlog as the broker reads from it: which file holds a physical offset, and what of it can be read.
+"""The commit log as the broker reads it: the file of a physical offset, and its readable part.
 
 Broker: `CommitLog#getMessage`, `CommitLog#getData`, `CommitLog#pickupStoreTimestamp`,
 `MappedFileQueue#findMappedFileByOffset`.
@@ -84,7 +84,7 @@ class Log:
         return place if place is not None and 0 <= length <= place.readable_length else None
 
     def read(self, place: RecordLocation, start: int, length: int) -> bytes:
-        """Bytes from `start` after a place on, none beyond what can be read there.
+        """Bytes from `start` after a position on, up to the end of the readable part.
 
         Raises:
             UnreadableError: the disk does not give them.
@@ -119,7 +119,7 @@ class Log:
         return segment if physical_offset < segment.start + self.file_size else None
 
     def _begins_with_record(self) -> bool:
-        """Whether the log has another file than a lone one that begins with zeros, as far as the disk tells."""
+        """True if the log has another file than a lone one that begins with zeros, as far as the disk shows."""
         if len(self.segments) != 1:
             return bool(self.segments)
         try:

@@ -1,4 +1,4 @@
-"""How far a log was read by a stream or a watch, what tells that it is still the same log, and where it ends now.
+"""Position of a stream or a watch in the log, the proof that it is still the same log, and where the log ends now.
 
 A position is known by the start of the file that it lies in and by the bytes before it: both are never written again,
 so another log, one that was put back from a copy, or one that was cut has others.
@@ -63,7 +63,7 @@ class Position:
         return cls(_offset(value["physical_offset"]), None if last_record is None else _offset(last_record), mark)
 
     def as_json(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The position as a checkpoint keeps it."""
         return {"physical_offset": self.physical_offset, "last_record": self.last_record, "mark": self.mark}
 
 
@@ -130,7 +130,7 @@ def readable_end(store: Store, known: Position | None = None) -> tuple[Position,
 
 
 def _may_be_written(store: Store) -> bool:
-    """Whether a broker may write into a store now, so that not all of its log is flushed.
+    """True if a broker may write into a store now, so that not all of its log is flushed.
 
     A broker that was killed leaves `abort`, too: on this machine one can see whether the store is used. Elsewhere
     nobody can, and `abort` has to do.
@@ -164,7 +164,7 @@ def flushed_end(store: Store, known: Position | None = None) -> Position:
 def _log_end(
     store: Store, known: Position | None, limit_ms: int | None = None, *, is_written: bool = False
 ) -> Position:
-    """After the last record of a log, or before the first one that is newer than a limit; see `flushed_end`."""
+    """After the last record of a log, or before the first one that is newer than a limit, as in `flushed_end`."""
     segments = store.commitlog
     if not segments:
         return Position(0)

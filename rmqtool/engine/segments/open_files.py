@@ -18,7 +18,7 @@ CACHED_FROM: Final = 4096
 """Bytes of the smallest block that is worth remembering."""
 NOTES_MAX: Final = 1 << 20
 NOTE_BYTES: Final = 512
-"""What a file takes of which a cache knows what it came to."""
+"""Memory for a file's result in a cache."""
 
 
 class ReadCache:
@@ -32,10 +32,9 @@ class ReadCache:
         self._memory_left = memory_budget().share(CACHED_MAX, 16) if memory_max is None else memory_max
         self._lock = Lock()
         self.notes: dict[Hashable, Any] = {} if notes is None else notes
-        """What whole files came to, by their identity and what was asked."""
+        """Results for whole files, by their identity and the question."""
 
     def read(self, source: ByteSource, position: int, length: int) -> bytes:
-        """See `read_range`."""
         identity = source.identity if length >= CACHED_FROM else None
         if identity is None:
             return read_range(source, position, length)
@@ -89,7 +88,7 @@ class OpenFiles(Closable):
         return list(self._source(path).extents(start, end))
 
     def known(self, path: str, question: Hashable, answer: Callable[[], Answer]) -> Answer:
-        """What a file comes to; asked once while it stays the same, where the files have a cache.
+        """Result for a file; computed once while it stays the same, where the files have a cache.
 
         Raises:
             UnreadableError: the file cannot be read.
@@ -107,14 +106,14 @@ class OpenFiles(Closable):
         return new
 
     def noted(self, path: str, question: Hashable) -> Any | None:
-        """What `known` has told of a file that is still the same; None where the file would have to be opened."""
+        """Result that `known` has for an unchanged file; None where the file would have to be opened."""
         identity = self._identities.get(path)
         if identity is None or self._notes is None or self._change_of is None or self._change_of(path) is not None:
             return None
         return self._notes.get((identity, question))
 
     def identity(self, path: str) -> Hashable | None:
-        """See `ByteSource`.
+        """Identity of a file's bytes, as in `ByteSource`.
 
         Raises:
             UnreadableError: the file cannot be read.
@@ -146,5 +145,5 @@ class OpenFiles(Closable):
 
 
 def _notes_max() -> int:
-    """Of how many files something is noted."""
+    """Number of files for which results are kept."""
     return memory_budget().share(NOTES_MAX * NOTE_BYTES, 16) // NOTE_BYTES

@@ -75,7 +75,7 @@ _QUEUE: Final = Packer(">i")
 
 
 class ConfigRow(NamedTuple):
-    """A row of `config/rdb`; of what a row does not have, the field is None.
+    """A row of `config/rdb`; a missing field is None.
 
     Attributes:
         name: the topic or group of a topic or group, the group of an offset.
@@ -117,7 +117,7 @@ def parse_config_row(key: bytes, value: bytes) -> ConfigRow | None:
 
 
 def _named(data: bytes) -> tuple[bytes | None, bytes]:
-    """A name with its length before it, and what comes after it."""
+    """A name with its length before it, and the bytes after it."""
     (length,) = _LENGTH.unpack(data[: _LENGTH.size])
     end = _LENGTH.size + length
     return (data[_LENGTH.size : end] if length >= 0 and end <= len(data) else None), data[max(0, end) :]

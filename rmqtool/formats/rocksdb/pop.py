@@ -1,4 +1,4 @@
-"""Keys and values of `kvStore/`: what pop consumers hold, where a broker keeps it in RocksDB.
+"""Keys and values of `kvStore/`: messages that pop consumers hold, where a broker keeps them in RocksDB.
 
 Broker: `PopConsumerRecord`, `PopConsumerRocksdbStore` (`popConsumerKVServiceEnable`).
 """
@@ -59,7 +59,7 @@ _LONG: Final = Packer(">q")
 
 
 class PopKeyRow(NamedTuple):
-    """What a key says."""
+    """Content of a key."""
 
     revive_timestamp_ms: int
     group: bytes

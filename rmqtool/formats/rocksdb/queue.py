@@ -98,7 +98,7 @@ class OffsetKey(NamedTuple):
 
 
 def queue_prefix(topic: bytes, queue_id: int) -> bytes:
-    """What the keys of all units of a queue begin with."""
+    """Prefix of the keys of all units of a queue."""
     return _INT.pack(len(topic)) + SEPARATOR + topic + SEPARATOR + _INT.pack(queue_id) + SEPARATOR
 
 

@@ -30,7 +30,7 @@ _KINDS: Final = {b"K": "key", b"T": "tag", b"U": "unique-key"}
 
 
 def _text_size(context: Any) -> int:
-    """Bytes of a text with eight bytes after it; no length says so."""
+    """Bytes of a text with eight bytes after it; it has no length field."""
     if "text" in context:
         return len(context.text)
     stream: io.BytesIO = context._io  # noqa: SLF001 - construct's own name
@@ -144,7 +144,7 @@ class TransactionRow(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """How far a table is."""
+    """Progress of a table."""
 
     name: str
     value: int

@@ -35,7 +35,7 @@ NOTES: Final = "_rmqtool"
 
 @dataclass(frozen=True)
 class Export:
-    """What is to be written where.
+    """Content and target of an export.
 
     Attributes:
         target: a path or URL, without a slash at its end.
@@ -49,7 +49,7 @@ class Export:
     partition_by: tuple[str, ...] = ()
 
     def request(self) -> dict[str, Any]:
-        """What was asked, and of which files: the same request has the same result.
+        """Options and source files of the export: equal requests have equal results.
 
         Raises:
             NotAStoreError, UnreadableError: a path is no store, or may not be read.
@@ -118,7 +118,7 @@ class Export:
         return manifest
 
     def discard_partial(self, files: TargetFiles, lease: Lease) -> None:
-        """Remove what this run has staged; its tasks must have ended."""
+        """Remove the staged files of this run; its tasks must have ended."""
         files.remove(self._staged(lease))
         files.remove_if_empty(self._partial)
 
@@ -136,7 +136,9 @@ class Export:
         return self._beside("partial")
 
     def _staged(self, lease: Lease) -> str:
-        """Where only this run writes: tasks of a run that was killed, or whose lease was broken, may write too."""
+        """Directory where only this run writes: tasks of a run that was killed, or whose lease was broken, may write
+        too.
+        """
         return f"{self._partial}/{lease.id}"
 
     @property
@@ -212,7 +214,7 @@ def refuse_inside(target: Path, stores: Sequence[Store]) -> None:
 
 
 def _flat(table: DataFrame) -> DataFrame:
-    """CSV has texts and numbers only: lists and maps become JSON, bytes base64."""
+    """Convert a table for CSV, which has texts and numbers only: lists and maps become JSON, bytes base64."""
     from pyspark.sql import functions as f
 
     def cell(name: str, kind: str) -> Column:
@@ -224,7 +226,6 @@ def _flat(table: DataFrame) -> DataFrame:
 
 
 def _fingerprint(store: Store) -> str:
-    """Of names, sizes and times of all files of a store."""
     entries = sorted(
         (entry.path, entry.size, entry.mtime_ns)
         for entries in store.files.values()

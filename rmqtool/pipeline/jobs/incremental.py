@@ -1,4 +1,4 @@
-"""Exports what is new: remembers in the target how far each log was read, and adds each batch once, also after kills.
+"""Exports new rows: keeps each log's position in the target, and adds each batch once, also after kills.
 
 One run at a time has the lease of the target. The range of each log that a batch takes is noted in the target before
 the batch is written, and what it was made of after that; a note is created and never changed. A batch that a kill came
@@ -51,7 +51,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class ExportBatch:
-    """What is added at once.
+    """One batch of an incremental export.
 
     Attributes:
         ranges: of the logs, by store.
@@ -69,7 +69,7 @@ class ExportBatch:
 
 @dataclass(frozen=True)
 class TargetLayout:
-    """What a target keeps of how its tables are written.
+    """Layout of a target's tables, which the target keeps.
 
     Attributes:
         export_id: tells batches of this export from those of others.
@@ -83,7 +83,7 @@ class TargetLayout:
 
 @dataclass(frozen=True)
 class IncrementalExport:
-    """What is to be added where.
+    """Content and target of an incremental export.
 
     Attributes:
         target: a path or URL, without a slash at its end; each table is a directory in it.
@@ -107,7 +107,7 @@ class IncrementalExport:
     """Bytes at the end of each store's log that were left out, since a broker may not have flushed them."""
 
     def run(self, session: SparkSession) -> dict[str, int]:
-        """Add what is new; how many rows and batches, and of a table of files how many files and bytes.
+        """Add new rows; return the number of rows and batches, and for a table of files of files and bytes.
 
         Raises:
             UsageError: there is no such column to partition by.
@@ -132,7 +132,7 @@ class IncrementalExport:
         return self.added
 
     def _refuse_foreign(self) -> None:
-        """A run that replaces the whole target has its lease beside it."""
+        """Refuse a target with the lease of another run that replaces all of it."""
         leases = beside(self.target, "leases")
         if self.files.exists(f"{self.target}/{MANIFEST}") or (leases is not None and self.files.exists(leases)):
             raise RefusedError(
@@ -143,7 +143,7 @@ class IncrementalExport:
             raise RefusedError(f"{self.target}/{self.table}: is there, and not written by export --incremental")
 
     def _layout(self) -> TargetLayout:
-        """How this export writes, which the target keeps with what was asked for.
+        """Layout of this export, which the target keeps with the request.
 
         Raises:
             RefusedError: the target is of another export, or of none.
@@ -172,7 +172,7 @@ class IncrementalExport:
         return TargetLayout(str(kept["id"]), partition_by, by_text)
 
     def _planned_before(self) -> ExportBatch | None:
-        """The batch that a run before has planned and not noted as written."""
+        """The batch that an earlier run planned and did not note as written; None without one."""
         number = self._next_number()
         plan = self._noted(f"plans/{number:010}.json")
         if not plan:
@@ -187,7 +187,7 @@ class IncrementalExport:
         return ExportBatch(number, ranges, plan["positions"], is_new=False)
 
     def _plan(self) -> ExportBatch | None:
-        """What is new now; None where nothing is."""
+        """The next batch; None where nothing is new."""
         number = self._next_number()
         before = self._noted(f"batches/{number - 1:010}.json").get("positions", {})
         for label in before.keys() - {store.view.label for store in self.stores}:
@@ -202,7 +202,7 @@ class IncrementalExport:
         return ExportBatch(number, ranges, positions, is_last=not any(is_cut for *_, is_cut in planned))
 
     def _next_range(self, before: Mapping[str, Any], store: Store) -> tuple[str, int, Position, bool]:
-        """A store, where its next range starts and ends, and whether its log has more than a batch takes."""
+        """A store, start and end of its next range, and True if its log has more than a batch takes."""
         label, known = store.view.label, None
         begin = Position(store.log_start)
         if label in before:
@@ -226,7 +226,6 @@ class IncrementalExport:
             raise RefusedError(f"{label}: {message}; to export what is there now, add --accept-loss")
 
     def _add(self, session: SparkSession, batch: ExportBatch, layout: TargetLayout, lease: Lease) -> None:
-        """Add the rows of a batch, if they are not there yet."""
         from pyspark.sql import functions as f
 
         name = f"batches/{batch.number:010}.json"
@@ -267,7 +266,7 @@ class IncrementalExport:
         self.added["batches"] += 1
 
     def _finish_moves(self) -> None:
-        """Put the files of the last batch into their places, and remove what runs left that a kill ended.
+        """Move the files of the last batch into their places, and remove what killed runs left.
 
         Nothing is removed from the table: a file that is there already was moved by a run that a kill ended.
         """

@@ -33,7 +33,7 @@ _PACKAGES: Final[Mapping[Form, Mapping[str, str]]] = {
 }
 """By the version of Spark that a package was built for, oldest first; a newer Spark does not load it."""
 _MARK: Final = {Form.ICEBERG: "iceberg", Form.DELTA: "delta"}
-"""What a package of one's own has in its name."""
+"""Part of the name of any package for the form, also one of the user's own."""
 
 
 def table_settings(form: Form, target: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -117,7 +117,7 @@ class LakeTable:
         return self._added_to_iceberg(session, table).get(mark, 0)
 
     def _added_to_delta(self, number: int) -> int:
-        """Rows of the commit with a number of ours, as its file in the table's log says: see Delta's protocol."""
+        """Rows of the commit with one of our numbers, by its file in the table's log, as in Delta's protocol."""
         log = f"{self.place}/_delta_log"
         commits = [name for name in self.files.sizes(log) if name.endswith(".json") and "/" not in name]
         for name in sorted(commits, reverse=True):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rmqtool.pipeline.jobs.target_files import TargetFiles
 
 WAIT_S: Final = 5.0
-"""How long a run waits for another one: that one may be about to withdraw, or its Java about to end."""
+"""Waiting time for another run, which may be about to withdraw, or whose Java is about to end."""
 _PAUSE_S: Final = 0.3
 _SAME_START_S: Final = 1.0
 
@@ -100,7 +100,7 @@ class Lease:
         at.remove_if_empty(self.folder)
 
     def _wait(self, holder: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Wait for the lease; whoever has it at the end of the time, None where this run has it."""
+        """Wait for the lease; return its holder at the end of the time, None where this run has it."""
         deadline = time.monotonic() + WAIT_S
         is_claimed = False
         while True:
@@ -122,7 +122,7 @@ class Lease:
         return f"{self.folder}/{self.id}.json"
 
     def _others(self) -> list[dict[str, Any]]:
-        """The leases of other runs; those of runs that have ended on this machine are removed."""
+        """Leases of other runs; those of runs that have ended on this machine are removed."""
         others = []
         for name in self.files.sizes(self.folder):
             identity, _, kind = name.rpartition(".")
@@ -153,7 +153,7 @@ def break_lease(files: TargetFiles, folder: str, identity: str) -> None:
 
 
 def _holder(session: SparkSession) -> dict[str, Any]:
-    """Who this run is: its machine, and its processes with the times of their start."""
+    """Identity of this run: its machine, and its processes with the times of their start."""
     java = int(session._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr] # noqa: SLF001
     try:
         user = getpass.getuser()
@@ -164,7 +164,7 @@ def _holder(session: SparkSession) -> dict[str, Any]:
 
 
 def _machine() -> str | None:
-    """Tells the running system and the processes that are seen from here; None where nothing tells."""
+    """Identity of the running system and the processes that are seen from here; None if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -173,7 +173,7 @@ def _machine() -> str | None:
 
 
 def _has_ended(other: Mapping[str, Any]) -> bool:
-    """Whether all processes of a run have ended for certain; a process with another start is another one."""
+    """True if all processes of a run have certainly ended; a process with another start is another one."""
     processes = other.get("processes")
     machine = _machine()
     if not isinstance(processes, dict) or not processes or not machine or other.get("machine") != machine:
@@ -188,7 +188,7 @@ def _has_ended(other: Mapping[str, Any]) -> bool:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """What a lease says; one that is not whole says nothing, and is held."""
+    """Content of a lease; one that is not whole is empty, and still held."""
     with suppress(ValueError, TypeError):
         parsed = json.loads(text)
         return {**parsed, "since": float(parsed["since"])} if isinstance(parsed, dict) else {}

@@ -1,4 +1,4 @@
-"""What a table is partitioned by: days, hours, or columns whose texts become folder names of bounded length.
+"""Partitions of a table: days, hours, or columns whose texts become folder names of bounded length.
 
 A topic may have 255 characters, and each may be one that a file system does not take or has a meaning in a URL. So the
 folder is named for a form of the text that any file system takes, and the text itself stays in the rows.
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 DERIVED: Final = ("day", "hour")
-"""What rows can be partitioned by beside their columns: the date of the store time in UTC, and its hour."""
+"""Partitions that are not columns of the rows: the date of the store time in UTC, and its hour."""
 FOLDER_MAX: Final = 200
 """Characters of a folder name; a file system takes 255 bytes, of which some are the column's name."""
 _KEPT: Final = 120
 _EMPTY: Final = "..empty"
 """No text has this form: after a point come two digits, and `..` stands after `_KEPT` characters only."""
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What Spark calls the folder of rows without a value."""
+"""Spark's folder name for rows without a value."""
 _SHORTENED: Final = re.compile(rf".{{{_KEPT}}}\.\.[0-9a-f]{{32}}")
 
 
@@ -87,7 +87,7 @@ def partitioned(table: DataFrame, partition_by: Sequence[str], *, by_text: bool 
 
 
 def _folder_column(name: str) -> Column:
-    """See `folder_of`."""
+    """`folder_of` as an expression of Spark."""
     from pyspark.sql import functions as f
 
     folder = f.url_encode(f.col(name))  # as Java does it: `.` and `*` stay, a blank becomes `+`

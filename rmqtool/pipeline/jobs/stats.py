@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 _FUNCTIONS: Final[Mapping[str, Callable[[Iterable[Any]], Any]]] = {"sum": sum, "min": min, "max": max}
 Groups = dict[tuple[Any, ...], dict[str, Any]]
-"""Figures by what they are counted by."""
+"""Figures by group."""
 
 QUARTER_MS: Final = 900_000
-"""What Spark counts by for hours: zones are apart by whole quarters of an hour, and their hours are sums of these."""
+"""Unit by which Spark counts for hours: zones differ by whole quarters of an hour, and their hours are
+sums of these.
+"""
 
 KEYS: Final[Mapping[By, tuple[str, ...]]] = {
     By.STORE: ("store",),
@@ -39,7 +41,7 @@ _ALWAYS_READ: Final = ("type", "size", "body_length", "store_timestamp_ms", "fin
 
 @dataclass(frozen=True)
 class BadRanges:
-    """What could not be counted."""
+    """Ranges that could not be counted."""
 
     count: int
     size: int
@@ -57,7 +59,7 @@ def columns(by: By) -> tuple[str, ...]:
 
 
 def figures(messages: DataFrame, by: By) -> Iterator[dict[str, Any] | BadRanges]:
-    """A row for each group, in the order of the groups; before them what could not be counted, if there is anything."""
+    """A row for each group, in the order of the groups; before them the ranges that could not be counted, if any."""
     from pyspark.sql import functions as f
 
     keyed = messages.filter("type <> 'blank'").withColumns(_derived(by))
@@ -69,7 +71,7 @@ def figures(messages: DataFrame, by: By) -> Iterator[dict[str, Any] | BadRanges]
 
 
 def figures_of_batches(batches: Iterable[pa.RecordBatch], by: By) -> Iterator[dict[str, Any] | BadRanges]:
-    """The same, of record batches with `columns`: only figures of groups are kept of them."""
+    """Figures of record batches with `columns`, of which only figures of groups are kept."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

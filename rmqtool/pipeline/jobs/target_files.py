@@ -36,7 +36,7 @@ class TargetFiles(Protocol):
     """
 
     def exists(self, place: str) -> bool:
-        """Whether there is a file or a directory."""
+        """True if there is a file or a directory."""
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Bytes of each file below a directory, by its path from there; none where there is no directory."""
@@ -60,7 +60,7 @@ class TargetFiles(Protocol):
         """SHA-256 of files below a directory, in hexadecimal, by their names; computed by tasks."""
 
     def spark_path(self, place: str) -> str:
-        """What Spark calls the place."""
+        """The path as Spark writes it."""
 
 
 def local_target(text: str) -> Path | None:
@@ -210,7 +210,7 @@ class HadoopFiles:
             stream.close()
 
     def _of_what_is_there(self, place: str, look: Callable[[Any, Any], _Seen]) -> _Seen | None:
-        """What is seen at a place; None where nothing is, also if another run removes it meanwhile."""
+        """Result of `look` at a path; None where nothing is there, also if another run removes it meanwhile."""
         from py4j.protocol import Py4JError
 
         try:
@@ -311,7 +311,6 @@ def _java_told(place: str) -> Iterator[None]:
 
 
 def _java_reason(error: Any) -> str:
-    """The sentence of a Java exception."""
     exception = getattr(error, "java_exception", None)
     text = str(exception.toString() if exception is not None else error).strip()
     return text.splitlines()[0] if text else "failed"

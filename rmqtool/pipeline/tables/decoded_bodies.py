@@ -39,7 +39,7 @@ def content_batches(bodies: pa.Array, flags: pa.Array, decode: Decode) -> Iterat
 
 
 def whole_content(body: bytes, kind: str) -> bytes | None:
-    """The content of a body; None where it is not what its flags say, or is longer than `CONTENT_MAX`."""
+    """The content of a body; None where it contradicts its flags, or is longer than `CONTENT_MAX`."""
     try:
         content = decompress(body, kind, CONTENT_MAX)
     except ValueError:
@@ -48,7 +48,9 @@ def whole_content(body: bytes, kind: str) -> bytes | None:
 
 
 def searched_content(body: bytes, kind: str) -> bytes:
-    """What is searched in a body: the first bytes of its content; one that is not what its flags say, as it is."""
+    """Searched part of a body: the first bytes of its content; a body that contradicts its flags is
+    searched as it is.
+    """
     try:
         return decompress(body, kind, CONTENT_MAX)[:CONTENT_MAX]
     except ValueError:

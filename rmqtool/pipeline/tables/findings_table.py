@@ -1,4 +1,6 @@
-"""The table `findings`: what `verify` says of each store; a store is one task, for its parts are judged together."""
+"""The table `findings`: the result of `verify` for each store; a store is one task, as its parts are
+judged together.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class StoreCheck:
         return rules_for(releases.rules if releases is not None else NEWEST)
 
     def is_in_use(self) -> bool:
-        """Whether a broker on this machine uses the store now."""
+        """True if a broker on this machine uses the store now."""
         view = self.store.view
         if not isinstance(view, DirectoryView):
             return False
@@ -49,7 +51,7 @@ class StoreCheck:
 
 
 def store_check(store: Store, broker_version: str | None) -> StoreCheck:
-    """What is to be checked.
+    """Choose the checks of a store.
 
     Raises:
         UsageError: the version is none.

@@ -81,7 +81,7 @@ class SliceCheck:
 
 @dataclass(frozen=True)
 class CheckedSlice:
-    """What the check of a slice yields: the rows of a whole store, or the results of the slice."""
+    """Result for a slice: the rows of a whole store, or the results of the slice."""
 
     done: SliceCheck
     rows: tuple[JsonRow, ...] = ()
@@ -171,7 +171,7 @@ def check_slice(task: SliceCheck, maker: StoreRows) -> CheckedSlice:
 
 
 def joined(checked: Iterable[CheckedSlice], maker: StoreRows) -> list[JsonRow]:
-    """The rows of a store, out of what its slices yielded."""
+    """The rows of a store, from the results of its slices."""
     slices = list(checked)
     rows = [row for one in slices for row in one.rows]
     if slices[0].done.count == 1:
@@ -186,7 +186,7 @@ class StoreRows(Protocol):
 
     @property
     def verify_options(self) -> VerifyOptions:
-        """How stores are checked."""
+        """Options for the check of stores."""
 
     def of_unread(self, unread: UnreadStore) -> list[JsonRow]:
         """The rows of a path that cannot be read as a store."""
@@ -237,7 +237,7 @@ def check_store(
 
 @dataclass(frozen=True)
 class _KeepsResults:
-    """Runs the splits of a slice one by one, and keeps what each yields; see `scan.runner.Runner`."""
+    """A `scan.runner.Runner` that runs the splits of a slice one by one, and keeps their results."""
 
     results: list[SplitResult] = field(default_factory=list)
 
@@ -251,7 +251,7 @@ class _KeepsResults:
 
 @dataclass(frozen=True)
 class _TakesResults:
-    """Hands out what slices have yielded; a file that is new since then is checked now."""
+    """Returns the results of slices; a file that is new since then is checked now."""
 
     results: Mapping[str, SplitResult]
 
@@ -269,7 +269,7 @@ def _keyed(maker: StoreRows, task: SliceCheck) -> tuple[tuple[int, int], Checked
 
 
 def _partition_of(store_count: int, join_count: int, key: tuple[int, int]) -> int:
-    """Stores that follow each other are joined by one task, so that their order stays."""
+    """Partition for a store: consecutive stores are joined by one task, so that their order stays."""
     return key[0] * join_count // store_count
 
 
@@ -280,5 +280,4 @@ def _joined(maker: StoreRows, checked: Iterable[tuple[tuple[int, int], CheckedSl
 
 
 def _values(names: Sequence[str], row: JsonRow) -> tuple[Any, ...]:
-    """A row as Spark takes it."""
     return tuple(row[name] for name in names)

@@ -30,7 +30,7 @@ from rmqtool.store.remote import view_of_files
 from rmqtool.store.view import StoreView
 
 PART_BYTES: Final = 256 << 20
-"""Bytes of a file that one task reads; longer than what it reads twice to prove its seams."""
+"""Bytes of a file that one task reads; more than it reads twice to prove its seams."""
 TASKS_BY_TIME: Final = 32
 """Tasks of a log, at most, that look at store times: one that finds its files outside costs more than the look."""
 UNREADABLE: Final = "commitlog.unreadable-range"
@@ -69,7 +69,7 @@ class LogSplit:
     compiled: bool | None = None
 
     def may_hold(self, row_filters: Sequence[RowFilter]) -> bool:
-        """Whether the file, or the range before it that no file holds, has offsets that are wanted by all."""
+        """True if the file, or the range before it that no file holds, has offsets that all filters accept."""
         ranges = [(self.physical_offset, self.physical_offset + self.size)]
         if self.missing is not None:
             ranges.append((self.missing[1], self.missing[1] + self.missing[2]))
@@ -77,12 +77,12 @@ class LogSplit:
 
 
 LogTask = tuple[LogSplit, ...]
-"""What one task reads: one split, or splits whose files it must look at first."""
+"""Input of one task: one split, or splits whose files it must read first."""
 
 
 @dataclass(frozen=True)
 class Splitting:
-    """How files are cut: into so many parts, or into parts of so many bytes.
+    """Number or size of the parts into which files are cut.
 
     Attributes:
         tasks_by_time: of a log, at most, where times are asked for, which only a look into the files tells.
@@ -100,7 +100,7 @@ class Splitting:
 
 
 def log_tasks(store: Store, row_filters: Sequence[RowFilter], splitting: Splitting) -> list[LogTask]:
-    """What tasks read of a store's log: the parts of its files that may hold rows that are wanted by all."""
+    """Tasks for a store's log: the parts of its files that may hold rows that all filters accept."""
     demand_plain_log(store)
     segments = store.commitlog
     asks_for_time = any(row_filter.from_ms is not None or row_filter.to_ms is not None for row_filter in row_filters)
@@ -204,12 +204,12 @@ def _scanned(
 
 
 def _may_hide(physical_offset: int, size: int, row_filters: Sequence[RowFilter]) -> bool:
-    """Whether a range that is no record is to be told."""
+    """True if a range that is not a record must be reported."""
     return all(row_filter.may_be_between(physical_offset, physical_offset + size) for row_filter in row_filters)
 
 
 def _is_in_time(split: LogSplit, row_filters: Sequence[RowFilter]) -> bool:
-    """Whether a file may hold records of the wanted times, by its first record and the next file's."""
+    """True if a file may hold records of the requested times, by its first record and the next file's."""
     if split.next_path is None:
         return True  # no time is asked for, or nothing ends the time of the last file
     first_ms, next_first_ms = _first_ms(split.view, split.path), _first_ms(split.view, split.next_path)

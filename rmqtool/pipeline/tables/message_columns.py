@@ -143,7 +143,6 @@ class _Columns:
         self._at: Numbers = rows["physical_offset"] - (base + begin)
 
     def record_batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """The columns of a schema."""
         return pa.RecordBatch.from_arrays([self.column(column) for column in schema], schema=schema)
 
     def column(self, column: pa.Field) -> pa.Array:
@@ -219,7 +218,7 @@ class _Columns:
         return pa.concat_arrays(parts).take(pa.array(order))
 
     def _message_ids(self, host: Host) -> pa.Array:
-        """Hex of the store host and of the offset that the record says of itself, which is where it lies."""
+        """Hex of the store host and of the record's own offset, which is its actual one."""
         count = len(self._rows)
         is_v6, at = self._has(host.v6_bit), self._host_at(host)
         own = np.ascontiguousarray(self._rows["own_offset"].astype(">i8")).view(np.uint8).reshape(count, 8)

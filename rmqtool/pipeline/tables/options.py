@@ -56,7 +56,7 @@ class UnreadStore:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a person asks of the data source; names of options are those of the attributes or of `RowFilter`.
+    """Options of the data source; names of options are those of the attributes or of `RowFilter`.
 
     Attributes:
         paths: of stores, absolute, or URLs; a pattern (`*`, `[...]`, `{a,b}`, and in paths `?`) names several.
@@ -129,7 +129,7 @@ class SourceOptions:
         )
 
     def check_table(self) -> None:
-        """Whether the options fit the table.
+        """Check that the options fit the table.
 
         Raises:
             UsageError: they do not.
@@ -155,7 +155,8 @@ class SourceOptions:
         return [store for store in self.fleet() if isinstance(store, Store)]
 
     def fleet(self) -> list[Store | UnreadStore]:
-        """What is at the paths, each once; of a pattern, or of several paths, also what cannot be read as a store.
+        """Stores at the paths, each once; of a pattern, or of several paths, also those that cannot be
+        read as a store.
 
         Raises:
             NotAStoreError, UnreadableError: the only path is none or may not be read, or no path of all is a store.

@@ -114,5 +114,5 @@ def read_queue_files(files: Sequence[QueueSplit]) -> Iterator[pa.RecordBatch]:
 
 
 def _ends_data(file: QueueSplit) -> bool:
-    """Whether no later file of the queue holds data; one that cannot be read may, and is told when its turn comes."""
+    """True if no later file of the queue holds data; one that cannot be read may, and is reported later."""
     return not any(may_hold_data(file.view.open, path) for path in reversed(file.later))

@@ -29,7 +29,7 @@ _READ: Final = {
 
 
 def parse_search(pattern: str, where: str) -> Search:
-    """What is looked for.
+    """Parse a search.
 
     Args:
         pattern: a regular expression of RE2.
@@ -48,7 +48,7 @@ def parse_search(pattern: str, where: str) -> Search:
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for; what is no sound message may hide it, and is found too."""
+    """A search; a row that is not an intact message may hide a match, and is returned too."""
 
     pattern: str
     where: Where = Where.BODY

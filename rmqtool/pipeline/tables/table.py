@@ -39,24 +39,24 @@ class Table(Protocol):
 
     @property
     def options(self) -> SourceOptions:
-        """What was asked for."""
+        """Options of the table."""
 
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
 
     def splits(self, store: Store) -> list[Any]:
-        """What tasks read of a store, one each."""
+        """Splits of a store, one for each task."""
 
     def unread(self, store: Store) -> list[UnreadPlace]:
-        """What in a store cannot be read at all, so that the table lacks its rows: a sentence for each."""
+        """Parts of a store that cannot be read at all, so that the table lacks their rows: a sentence for each."""
 
     def read(self, part: Any) -> Iterator[pa.RecordBatch]:
         """The record batches of a part."""
 
 
 def parts(table: Table) -> list[Any]:
-    """What tasks read of all stores, one each: an `UnreadStore`, or what the table makes of a store.
+    """Parts of all stores, one for each task: an `UnreadStore`, or a split of the table.
 
     Raises:
         NotAStoreError, UnreadableError: no path is a store that can be read.
@@ -187,7 +187,7 @@ class IndexTable:
 
 @dataclass(frozen=True)
 class FindingsTable:
-    """What `verify` finds."""
+    """Table of the findings of `verify`."""
 
     options: SourceOptions
 
@@ -210,7 +210,7 @@ class FindingsTable:
 
 
 def _problems_in(store: Store, directories: Sequence[str]) -> list[UnreadPlace]:
-    """What could not be looked at in some of a store's directories."""
+    """Paths in some of a store's directories that could not be read."""
     return [place for place in store.unread_places if place.path.startswith(tuple(directories))]
 
 
@@ -231,7 +231,7 @@ def table_of(options: SourceOptions) -> Table:
 
 
 def with_judgement(schema: pa.Schema) -> pa.Schema:
-    """The columns of messages, and those by which a row is told sound, though nobody asks for them."""
+    """The columns of messages, and those that show if a row is intact, even if not requested."""
     judging = [column for column in message_schema("headers") if column.name in ("finding", "physical_offset", "file")]
     return pa.schema([*schema, *(column for column in judging if column.name not in schema.names)])
 

@@ -32,7 +32,7 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sink import DirectorySink, FileSink
 
 TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
-"""What may lie after the end of the commit log without being damage inside it."""
+"""Verdicts that may follow the end of the commit log without being damage inside it."""
 TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
 
 
@@ -127,7 +127,7 @@ class _Build:
             self.built.add(build_in_parallel(self._setup, directory, dispatched, self._log, runner, folder, tell))
 
     def look_at_end(self) -> None:
-        """Nothing is written, so only the last record has to be known: files are read from the last one on."""
+        """Find only the last record, as nothing is written: files are read from the last one on."""
         segments, count = self._setup.store.commitlog, 1
         while self.built.last_record is None:
             for _ in self._read(segments[-count:]):
@@ -149,7 +149,7 @@ class _Build:
         return open_log(self._setup.store.view.open, segments, scan, finds_crc=True)
 
     def _read(self, segments: Sequence[Segment], dispatching: EntrySelector | None = None) -> Iterator[ReadRows]:
-        """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""
+        """Rows up to the first range that is not a record, or to the requested end; the build's result records them."""
         with self._log_table(segments) as table:
             options = self._setup.options
             reading = LogReading(
@@ -165,7 +165,7 @@ class _Build:
             self.built.bad = reading.bad
 
     def _up_to_damage(self, dispatched: Iterable[DispatchResult], table: RecordTable) -> Iterator[DispatchResult]:
-        """Pieces up to the one with the first thing that is no record; what is built notes them."""
+        """Splits up to the one with the first range that is not a record; the build's result records them."""
         done, limit = 0, self._setup.request.log_end
         for dispatch_result in dispatched:
             if dispatch_result.read is not None:

@@ -1,4 +1,4 @@
-"""Builds queues, extensions and index into a directory, and reports what was built."""
+"""Builds queues, extensions and index into a directory, and returns the result."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def _shown(store: Store, size: int | None, setting: str, what: str, default: int
 
 
 def dispatch_settings(store: Store, rules: BrokerRules, options: BuildOptions) -> DispatchSettings:
-    """How the store's broker dispatches: topics of batch queues by their configuration, or by the queues themselves."""
+    """Dispatch settings of the store's broker: batch queues by their topics' configuration, or by the queues
+    themselves.
+    """
     batch = batch_topics(topics(read_config(store.view, TOPICS)), (topic for topic, _ in store.batch_queues))
     settings = DispatchSettings(rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, batch)))
     return settings.with_entered(store)
@@ -113,7 +115,7 @@ def dispatch_settings(store: Store, rules: BrokerRules, options: BuildOptions) -
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What decides, beside the records, about the files that are built."""
+    """Settings that decide, beside the records, about the files that are built."""
 
     store: Store
     rules: BrokerRules
@@ -121,7 +123,7 @@ class BuildContext:
     options: BuildOptions
     sizes: DerivedSizes
     dispatching: EntrySelector
-    """What tells the entries that are wanted."""
+    """Selects the requested entries."""
     index_shape: tuple[int, int]
     """Slots and entries of an index file."""
     removed: RemovedTopics = RemovedTopics()  # noqa: RUF009 - it is frozen
@@ -143,7 +145,7 @@ class BuildContext:
 
     @cached_property
     def queue_filter(self) -> Callable[[str, int], bool] | None:
-        """Which queues are looked at: those that are wanted, and all others of their topics.
+        """Filter for the queues to read: the requested ones, and all others of their topics.
 
         These tell where a topic begins again; once that is known, the wanted ones are enough.
         """
@@ -198,7 +200,7 @@ class QueueIndexBuilder:
         )  # fmt: skip
 
     def finish(self) -> BuiltQueues:
-        """Write what is left, and queues of which the log has no record any more.
+        """Write the rest, and queues of which the log has no record any more.
 
         Raises:
             UnreadableError: the start of a queue may not be read.
@@ -241,7 +243,7 @@ Key = tuple[str, int, bool]
 
 @dataclass(frozen=True)
 class _Reach:
-    """How far a queue reaches below a window: its next queue offset, and where its last unit points to (-1 without)."""
+    """Extent of a queue below a window: its next queue offset, and the target of its last unit (-1 without)."""
 
     queue_offset: int = 0
     physical_offset: int = -1
@@ -249,7 +251,7 @@ class _Reach:
 
 
 class QueuePrefixes:
-    """Copies the starts of queues into what is built."""
+    """Copies the starts of queues into the build."""
 
     def __init__(self, store: Store, sizes: DerivedSizes, minimum: int, *, is_window: bool) -> None:
         """Read nothing yet.
@@ -307,7 +309,7 @@ class QueuePrefixes:
         return min(needed_offsets, default=None)
 
     def _copied(self, sink: FileSink, queue: QueueFiles, *, is_batch: bool) -> QueueEnd:
-        """Copy the units that point below the log; where they end. Filler alone tells nothing, and is left out."""
+        """Copy the units that point below the log, and return their end. Filler alone is left out."""
         size = self._sizes.batch if is_batch else self._sizes.queue
         end, last, copied, is_known = QueueEnd(), None, list[str](), self._is_window
         for segment in _well_named(queue, size):
@@ -341,12 +343,12 @@ class QueuePrefixes:
         return np.frombuffer(raw, form).copy()
 
     def _is_below(self, units: Units, least: int = 0) -> Units:
-        """Which units are valid and point into [least, start of the log)."""
+        """The units that are valid and point into [least, start of the log)."""
         offsets = units["physical_offset"]
         return np.asarray((offsets >= least) & (offsets < self._minimum) & (units["record_size"] > 0))
 
     def _without_filler(self, head: Units, *, is_batch: bool) -> bool:
-        """Give filler the form of an expired message's unit, but not in a window; whether there is anything else."""
+        """Give filler the form of an expired message's unit, but not in a window; True if there is anything else."""
         if is_batch or self._is_window:
             return bool(head.size)
         filler = head == np.array([FILLER_UNIT], UNIT.dtype)
@@ -354,7 +356,7 @@ class QueuePrefixes:
         return not filler.all()
 
     def _reach(self, queue: QueueFiles, end: QueueEnd, last: Any, *, is_batch: bool) -> _Reach:
-        """How far a queue reaches whose start ends there, with this unit."""
+        """Extent of a queue whose start ends there, with this unit."""
         size = self._sizes.batch if is_batch else self._sizes.queue
         unit_size = BATCH_UNIT_SIZE if is_batch else UNIT_SIZE
         pointed = int(last["physical_offset"]) if last is not None else -1
@@ -374,7 +376,7 @@ class QueuePrefixes:
 
 
 def _well_named(queue: QueueFiles, size: int) -> list[Segment]:
-    """The files of a queue without those whose names are no multiple of the size: their units tell no queue offset."""
+    """Files of a queue whose names are a multiple of the size: units of others have no known queue offset."""
     return [segment for segment in queue.segments if size and segment.start % size == 0]
 
 
@@ -417,7 +419,7 @@ class IndexPrefix:
 
 
 def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) -> IndexPrefix:
-    """Copy what the first index file of a window has for records before it.
+    """Copy the entries of a window's first index file for records before the window.
 
     Args:
         begin: physical offset at which the window begins.
@@ -479,7 +481,7 @@ def first_entry_offset(store: Store) -> int:
 
 
 def _copy(sink: FileSink, file: OpenIndexFile, entries: NDArray[Any], number: int) -> int:
-    """Write entries with chains of their own; how many found their slot empty."""
+    """Write entries with chains of their own; return how many found their slot empty."""
     copied = entries.copy()
     hashes, offsets = entries["key_hash"].astype(np.int32), entries["physical_offset"].astype(np.int64)
     raw, newly_used = enter(

@@ -56,7 +56,7 @@ Selects = Callable[[str, int], bool]
 
 @dataclass
 class DatabaseBuild:
-    """What came of it.
+    """Result of a database build.
 
     Attributes:
         directory: the database's, in the store.
@@ -103,7 +103,7 @@ def build_database(
     known_ends: Mapping[QueueKey, StoredEnd] | None = None,
     incomplete_topics: frozenset[str] = frozenset(),
 ) -> DatabaseBuild:
-    """Build the database into a directory, if the store's own is not what the log says.
+    """Build the database into a directory, if the store's own does not match the log.
 
     Args:
         selects: tells by (topic, queue id) which queues are built; None: all. Others stay as they are.
@@ -188,7 +188,7 @@ def _read_log(
 
 @dataclass
 class _NewDatabase:
-    """The rows of the new database: those of the log, and what stays of the old one."""
+    """Rows of the new database: those of the log, and the kept ones of the old one."""
 
     store: Store
     rows: DatabaseRows
@@ -205,7 +205,7 @@ class _NewDatabase:
         self.dispatched = max(self.rows.dispatched, old)
 
     def _kept(self) -> Iterator[tuple[QueueKey, StoredEnds]]:
-        """Queues that stay: those of the old database not asked for, and the ends of those that have expired."""
+        """Queues that stay: those of the old database not requested, and the ends of those that have expired."""
         for key, end in self.known_ends.items():
             if end.physical_offset < self.log_minimum:
                 yield key, StoredEnds(None, end)
@@ -227,7 +227,6 @@ class _NewDatabase:
                 yield self.old.rows(name, first, FRAME_ROWS)
 
     def is_same(self) -> bool:
-        """Whether the old database serves exactly this."""
         old = self.old
         if old is None or old.odd_row_count or old.dispatched != self.dispatched or set(old.families) != _NAMES:
             return False
@@ -303,7 +302,7 @@ def _notes(rows: DatabaseRows, old: QueueDatabase | None) -> list[str]:
 
 @dataclass
 class QueueRowsBuilder:
-    """What came of one queue so far."""
+    """Rows of one queue so far."""
 
     parts: list[tuple[int, int]] = field(default_factory=list)
     """Numbers of rows, and how many follow each other."""
@@ -416,7 +415,7 @@ class DatabaseRows:
             following = int(rows["queue_offset"][-1]) + 1
 
     def _are_kept(self, key: QueueKey, rows: Rows) -> NDArray[np.bool_]:
-        """Which records the queue has at their own places."""
+        """Mask of the records that the queue has at their own places."""
         return self._kept.lead_to(_directory(key), rows["queue_offset"].astype(np.int64), rows["physical_offset"])
 
     def _without_tombstones(self, rows: Rows) -> Rows:
@@ -454,5 +453,5 @@ class DatabaseRows:
 
 
 def _directory(key: QueueKey) -> str:
-    """Of a queue as files have it."""
+    """Directory that the queue has in files."""
     return f"{QUEUES}/{topic_text(key[0])}/{key[1]}"

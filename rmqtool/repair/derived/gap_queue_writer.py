@@ -49,7 +49,7 @@ from rmqtool.store.source import read_range
 KEPT_MAX: Final = 10_000
 """Units of one gap whose records are looked at."""
 _Fits = Callable[[Record | None, int, int], bool]
-"""Whether a unit may lead to a record, by the unit's physical offset and size."""
+"""Predicate: True if a unit may lead to a record, by the unit's physical offset and size."""
 
 GAP_UNITS_MAX: Final = 1 << 24
 """Units that are put into one gap; a record further ahead has a queue offset that nobody should believe."""
@@ -61,7 +61,7 @@ BLOCK_UNITS: Final = 1 << 16
 
 @dataclass
 class RecordOffsets:
-    """What the writers of all queues share about the log.
+    """Facts about the log that the writers of all queues share.
 
     Attributes:
         starts: physical offsets at which its files begin.
@@ -110,20 +110,13 @@ class GapPreservingQueueWriter(QueueWriter):
         kept: KeptUnits,
         removed_before: int = 0,
     ) -> None:
-        """See `QueueWriter`.
-
-        Args:
-            kept: has what the queue had before.
-            removed_before: records before this physical offset were removed, but for those that the queue has, and
-                those after them, which continue it. Nothing is new in a queue of a topic that is no more.
-        """
         super().__init__(sink, directory, file_size, rules, end)
         self._built, self._log, self._kept, self._removed_before = sink, log, kept, removed_before
         self._first_start = self._last_start
         """Stream position at which the first file begins; of those that were there, the last one."""
         self._newest = kept.newest(directory) if removed_before == OFFSETS_END else -1
         self._has_kept = False
-        """Whether the queue has the unit of a record that was put: those after it continue the queue."""
+        """True if the queue has the unit of a record that was put: those after it continue the queue."""
         self._last_place = -1
         """Physical offset of the last record that was put."""
         self._dead_end: tuple[int, int] | None = None
@@ -194,7 +187,7 @@ class GapPreservingQueueWriter(QueueWriter):
             run, codes = _part(run, settled, run.physical_offsets.size), codes[settled:]
 
     def _leave_out(self, record: QueueEntries, codes: Int64s, following: int | None) -> None:
-        """Do with a single record that steps back what brokers do: one that says 0 goes to the end.
+        """Handle a single record that steps back as brokers do: one that says 0 goes to the end.
 
         Args:
             following: the queue offset of the next record; None where there is none.
@@ -216,7 +209,9 @@ class GapPreservingQueueWriter(QueueWriter):
         self._note(run)
 
     def _enter_inside(self, run: QueueEntries, codes: Int64s) -> int:
-        """Enter records at places that the queue has already; how many are settled, less than all where it is cut."""
+        """Enter records at places that the queue has already; return how many are settled, fewer than all where it is
+        cut.
+        """
         first = int(run.queue_offsets[0])
         count = min(run.physical_offsets.size, self._end // UNIT_SIZE - first, BLOCK_UNITS)
         here = _part(run, 0, count)
@@ -263,7 +258,7 @@ class GapPreservingQueueWriter(QueueWriter):
         return stop + 1
 
     def _cut_at(self, place: int, physical_offset: int) -> bool:
-        """End the queue before a place that a newer record has, unless consumers get what stands there or later."""
+        """End the queue before a place that a newer record has, unless consumers get the unit there or a later one."""
         position, end = place * UNIT_SIZE, self._end
         begins_again = self.begin is not None and position <= self.begin
         if not begins_again and position < (self._first_start or 0):
@@ -330,7 +325,7 @@ class GapPreservingQueueWriter(QueueWriter):
             self._end += room * UNIT_SIZE
 
     def _units_before(self, begin: int, end: int, physical_offset: int) -> NDArray[Any] | None:
-        """What the queue had in a gap before a record."""
+        """Old units of the queue in a gap before a record; None without any."""
         own = self._kept.of_own_records(self._directory, (begin, end))
         if own is not None:
             return own
@@ -343,7 +338,7 @@ class GapPreservingQueueWriter(QueueWriter):
         return None if is_lost else wrong
 
     def _write(self, stream_position: int, units: NDArray[Any]) -> None:
-        """Write units, those of tombstones dead, so that nobody receives a message that nobody sent."""
+        """Write units, those of tombstones as dead ones, so that nobody receives a message that nobody sent."""
         self._dead_end = None
         for index, place in enumerate(units["physical_offset"].tolist()) if self._log.tombstones else ():
             if place in self._log.tombstones:
@@ -363,7 +358,7 @@ class GapPreservingQueueWriter(QueueWriter):
             self._sink.write_at(self._path(start), at * UNIT_SIZE - start, part.tobytes())
 
     def _units_at(self, place: int, count: int) -> NDArray[Any]:
-        """What was built at places before the queue's end; zeros before its first file."""
+        """Units built so far, at places before the queue's end; zeros before its first file."""
         parts = [np.empty(0, UNIT.dtype)]
         for at, start, part_count in self._file_parts(place, count):
             raw = b""
@@ -373,7 +368,7 @@ class GapPreservingQueueWriter(QueueWriter):
         return np.concatenate(parts)
 
     def _file_parts(self, place: int, count: int) -> Iterator[tuple[int, int, int]]:
-        """Places as they lie in files: the first one, where the file begins, and how many."""
+        """Split places by file: the first one, the file's start, and their number."""
         per_file = self._file_size // UNIT_SIZE
         at, end = place, place + count
         while at < end:
@@ -406,7 +401,7 @@ class GapPreservingQueueWriter(QueueWriter):
         super()._write(position, unit)
 
     def _note(self, entries: QueueEntries) -> None:
-        """Remember where records end, and the times of the files that they are in."""
+        """Remember the ends of records, and the times of the files that they are in."""
         self._next_queue_offset = int(entries.queue_offsets[-1]) + 1
         self._last_place = int(entries.physical_offsets[-1])
         positions = entries.queue_offsets * UNIT_SIZE
@@ -433,7 +428,6 @@ class NewestBatchQueueWriter(BatchQueueWriter):
         kept: KeptUnits,
         removed_before: int = 0,
     ) -> None:
-        """See `GapPreservingQueueWriter`."""
         super().__init__(sink, directory, file_size, end)
         self._kept, self._removed_before = kept.of_batch_queue(directory), removed_before
         self._next_queue_offset = 0
@@ -482,7 +476,7 @@ class NewestBatchQueueWriter(BatchQueueWriter):
 
 
 def _follow(are_kept: NDArray[np.bool_], was_kept: bool) -> NDArray[np.bool_]:
-    """Which records are kept, or come after one that is."""
+    """Mask of the records that are kept, or come after one that is."""
     return np.logical_or.accumulate(are_kept) | was_kept
 
 
@@ -494,13 +488,13 @@ def _part(entries: QueueEntries, start: int, stop: int) -> QueueEntries:
 
 
 def _runs(numbers: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Where consecutive numbers begin and end."""
+    """Start and end of each run of consecutive numbers."""
     if numbers.size:
         yield from pairwise([0, *(np.flatnonzero(numbers[1:] != numbers[:-1] + 1) + 1).tolist(), numbers.size])
 
 
 def _without(span: tuple[int, int], places: Int64s) -> Iterator[tuple[int, int]]:
-    """What is left of [begin, end) without some of its places, which are in order."""
+    """Parts of [begin, end) without some of its places, which are in order."""
     at = span[0]
     for place in places[(places >= span[0]) & (places < span[1])].tolist():
         if at < place:
@@ -518,7 +512,7 @@ def _units_of(entries: QueueEntries, codes: Int64s) -> NDArray[Any]:
 
 
 class KeptUnits(StoredUnits):
-    """Looks up what a store's queues have at some places, and what of it is right."""
+    """Looks up units of a store's queues, and finds the right ones."""
 
     def __init__(self, store: Store, rules: BrokerRules, log_end: int | None = None) -> None:
         """`log_end` is where the log is to end; None: where it ends now."""
@@ -582,7 +576,7 @@ class KeptUnits(StoredUnits):
     def _in_between(
         self, directory: str, places: tuple[int, int], physical: tuple[int, int], fits: _Fits
     ) -> NDArray[Any] | None:
-        """The units of a gap, if each leads to a record that fits, and they are in the order of the log."""
+        """Units of a gap, if each leads to a record that fits, and they are in the order of the log; else None."""
         try:
             units = self._units(directory, *places)
             if units is None:
@@ -610,7 +604,7 @@ class KeptUnits(StoredUnits):
 
 
 def _is_whole(record: Record | None, physical_offset: int, size: int) -> bool:
-    """Whether a record is where a unit leads, as long as that says, and its body is what was sent."""
+    """True if a unit leads to a record of the unit's size whose body is intact."""
     return (
         record is not None
         and (record.physical_offset, record.size) == (physical_offset, size)
@@ -619,7 +613,7 @@ def _is_whole(record: Record | None, physical_offset: int, size: int) -> bool:
 
 
 def _tells_nothing(record: Record | None, physical_offset: int, size: int) -> bool:
-    """Whether a whole record does not tell which queues it named beside its own."""
+    """True if a whole record does not name the further queues that it is in."""
     return (
         record is not None
         and _is_whole(record, physical_offset, size)

@@ -1,4 +1,4 @@
-"""Reads the log for a build: what its records put into queues and index, in order, up to the first damage.
+"""Reads the log for a build: entries of its records for queues and index, in order, up to the first damage.
 
 Several threads share the log, and each large file of it: a part is read by any of them, and taken in the order of the
 log. Where a part has met anything but good records, or does not begin where the one before it ended, the file is read
@@ -68,8 +68,6 @@ class ReadRows:
 
 @dataclass
 class _ReadPart:
-    """A part of a file: its records up to the first damage."""
-
     outcome: SplitOutcome
     rows_read: list[ReadRows]
     bad: Bad | None
@@ -97,7 +95,7 @@ class LogReading:
     bad: Bad | None = None
 
     def rows(self) -> Iterator[ReadRows]:
-        """What was read, in the order of the log, up to the first thing that is no record, or to the wanted end."""
+        """Rows in the order of the log, up to the first range that is not a record, or to the requested end."""
         if self.threads == 1 or any(split.has_entries for split in self.table.splits):
             for split in self.table.splits:
                 if (yield from self._in_one(split, split.start, split.start)):
@@ -112,7 +110,7 @@ class LogReading:
                     return
 
     def _joined(self, split: Split, parts: Iterator[_ReadPart]) -> Generator[ReadRows, None, bool]:
-        """The rows of a file from those of its parts; whether the log ends in it."""
+        """Rows of a file from those of its parts; returns True if the log ends in it."""
         position = last = split.start
         fits, ended = True, False
         for part in parts:
@@ -136,7 +134,7 @@ class LogReading:
         return (yield from self._in_one(split, last, position))
 
     def _in_one(self, split: Split, start: int, position: int) -> Generator[ReadRows, None, bool]:
-        """The rows of a file from a file position on, read from a record before it; whether the log ends in it."""
+        """Rows of a file from a file position on, read from a record before it; returns True if the log ends in it."""
         if start >= split.source.size:
             return False
         walk = self.table.scan.walk(replace(split, start=start))
@@ -164,7 +162,9 @@ class LogReading:
         return _ReadPart(walk.outcome, rows_by_batch, None)
 
     def _batches(self, walk: Walk, begin: int) -> Iterator[tuple[ReadRows | None, Bad | None]]:
-        """Good rows from a physical offset on, and at last what is none; nothing from the wanted end on."""
+        """Good rows from a physical offset on, and last the range that is not a record; nothing from the requested end
+        on.
+        """
         gathered = _PlainRows()
         for batch in walk.batches():
             if (plain := columns_of(batch)) is not None:
@@ -197,7 +197,7 @@ class LogReading:
         return rows if self.log_end is None else kept_rows(rows, rows["physical_offset"] < self.log_end)
 
     def _index_entries(self, batch: Batch, rows: AnyRows) -> IndexEntries | None:
-        """What a batch's rows put into the index, while the bytes are there; None where nobody wants it."""
+        """Index entries of a batch's rows, while the bytes are there; None where the index is not requested."""
         if self.dispatching is None or not self.dispatching.with_index:
             return None
         entries = batch_entries(batch, rows, self.dispatching.settings.rules)
@@ -231,7 +231,7 @@ class LogReading:
 
 
 class _PlainRows:
-    """Plain rows of one walk that follow each other, gathered: what is done queue by queue is cheaper for many."""
+    """Adjacent plain rows of one walk, gathered because work queue by queue is cheaper for many."""
 
     def __init__(self) -> None:
         self._rows: list[RowColumns] = []
@@ -248,7 +248,7 @@ class _PlainRows:
         self.count += rows.size
 
     def clear(self) -> tuple[RowColumns, Sequence[bytes], IndexEntries | None]:
-        """All that was taken, their topics and their entries for the index; none of it is kept."""
+        """All rows so far, their topics and their index entries; none of it is kept."""
         rows, index = joined_rows(self._rows), joined_index_entries(self._index) if self._index else None
         self._rows, self._index, self.count = [], [], 0
         return rows, self._topics, index

@@ -1,4 +1,4 @@
-"""The part of a store that a bounded repair looks at: the log from one of its files on, and what points there.
+"""The part of a store that a bounded repair reads: the log from one of its files on, and units and entries into it.
 
 A window is a store like one whose log has expired below its start, so that checks and builders need no other rules for
 it. Of each queue and of the index it holds the files from the one on in which the last entry for a record below the
@@ -62,11 +62,11 @@ class LogWindow:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is left out."""
+        """True if nothing is left out."""
         return not self.left_out
 
     def notes(self) -> tuple[str, ...]:
-        """What was not looked at, as sentences."""
+        """Parts that were not checked, as sentences."""
         if self.is_whole:
             return ()
         paths = [entry.path.partition("/")[0] for entry in self.left_out]
@@ -124,7 +124,7 @@ Ends = tuple[int | None, int | None]
 
 
 class _Cut:
-    """Where to cut queues and index for a window that begins at a physical offset."""
+    """Finds where to cut queues and index for a window that begins at a physical offset."""
 
     def __init__(self, store: Store, begin: int, files: OpenFiles) -> None:
         self.begin = begin
@@ -156,7 +156,7 @@ class _Cut:
         return list(entries[first:])
 
     def _first(self, count: int, ends: Callable[[int], Ends]) -> int:
-        """The file from which on a window needs them: the last one that begins with an entry for a record below it.
+        """First file that a window needs: the last one that begins with an entry for a record below it.
 
         Such an entry counts only if it is no older than the last one of the file before.
         """
@@ -194,7 +194,7 @@ class _Cut:
         return int(ENTRY.struct.parse(entry).physical_offset), header.end_physical_offset
 
     def _read(self, path: str, position: int, length: int) -> bytes:
-        """Bytes of a file; none where it does not give them, so that it is not left out."""
+        """Bytes of a file; empty where they cannot be read, so that the file is not left out."""
         try:
             return self._files.read(path, position, length) if position >= 0 else b""
         except UnreadableError:
@@ -210,7 +210,7 @@ class WindowTooSmall(Exception):  # noqa: N818 - the reason to look again, and n
 
 
 def first_window(store: Store, rules: BrokerRules, options: ForecastOptions, shaped: Iterable[str]) -> LogWindow:
-    """What the broker would read, the files whose length a step changes, and queue and index files of a wrong length.
+    """Window over the files that the broker would read, that change their length by a step, or have a wrong one.
 
     Args:
         shaped: paths of the log's files that steps of the repair change already.
@@ -235,7 +235,7 @@ def larger_window(store: Store, window: LogWindow, physical_offset: int) -> LogW
 
 
 def _settled(store: Store, window: LogWindow) -> LogWindow:
-    """The window, larger where one of the files that it leaves out is not what it should be."""
+    """The window, larger where one of the files that it leaves out is not as it should be."""
     while window.needs is not None:
         if window.needs >= window.begin:
             return window_of(store, 0)
@@ -244,7 +244,7 @@ def _settled(store: Store, window: LogWindow) -> LogWindow:
 
 
 def demand_told(window: LogWindow, findings: Sequence[Finding]) -> None:
-    """Refuse a window whose first index file, or a queue with a file of zeros, is wrong in what its log does not tell.
+    """Refuse a window if its first index file, or a queue with a file of zeros, is wrong where the log gives no proof.
 
     Raises:
         WindowTooSmall: it is; of a queue of zeros only the whole log tells that it has no message.

@@ -52,7 +52,7 @@ _INDEX_ROW: Final = np.dtype([("key_hash", "<i4"), ("physical_offset", "<i8"), (
 
 
 class _QueueRows(msgspec.Struct, array_like=True):
-    """`QueueEntries` as they are written down; a pickle could do anything when it is read."""
+    """`QueueEntries` in a temporary file; not a pickle, which could run code when it is read."""
 
     topic: bytes
     queue_id: int
@@ -178,8 +178,6 @@ class DispatchTask:
 
 
 class _PieceFiles:
-    """The files of one split, while they are written."""
-
     def __init__(self, folder: Path, wants: Callable[[str, int], bool] | None) -> None:
         self._folder = folder
         self._wants = wants
@@ -240,7 +238,7 @@ def _entries(rows: _QueueRows) -> QueueEntries:
 
 
 def _joined(before: ReadRows | None, after: ReadRows) -> ReadRows:
-    """What was read in two parts, without entries."""
+    """Rows of two parts as one, without entries."""
     if before is None:
         return replace(after, entries=None)
     before.tombstones.extend(after.tombstones)
@@ -306,7 +304,7 @@ class IndexEntriesOfLog:
 
 
 class TaskResult(NamedTuple):
-    """A share that is built: the folder of its files, what came of its queues, up to where its index file reaches."""
+    """A finished task: the folder of its files, the result of its queues, the end of its index file."""
 
     folder: Path
     queues: BuiltQueues
@@ -420,7 +418,7 @@ def build_in_parallel(
 
 
 def _buckets(setup: BuildContext, splits: Sequence[DispatchResult]) -> set[int]:
-    """Those with entries, or with queues of which the log may have no record any more."""
+    """Buckets with entries, or with queues of which the log may have no record any more."""
     if setup.request.queue is None:
         return set()
     there = (
@@ -451,7 +449,7 @@ def _index_entries(splits: Sequence[DispatchResult]) -> IndexEntriesOfLog:
 def _index_shares(
     setup: BuildContext, splits: Sequence[DispatchResult], index: IndexEntriesOfLog
 ) -> Iterator[IndexTask]:
-    """A share for each file. A broker makes room for a record's entries before it looks whether it has any."""
+    """A task for each file. A broker makes room for a record's entries before it checks if it has any."""
     room, count = setup.index_shape[1] - 1, index.count
     number = 0
     for number, first in enumerate(range(0, count, room), 1):
@@ -461,7 +459,7 @@ def _index_shares(
 
 
 def _ends_without(splits: Sequence[DispatchResult], index: IndexEntriesOfLog) -> bool:
-    """Whether a record without an entry follows the last one that has some."""
+    """True if a record without an entry follows the last one that has some."""
     entered = {split_entries.split.folder for split_entries in index.of_splits}
     ends_without = False
     for split in splits:

@@ -1,4 +1,4 @@
-"""What came of a build, and the steps that bring it into the store: files that differ, and those nobody needs."""
+"""Result of a build, and the steps that bring it into the store: files that differ, and those nobody needs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from rmqtool.store.view import StoreView
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What the store's files do not say.
+    """Build options that the store's files do not show.
 
     Attributes:
         delays_ms: of the broker's delay levels.
@@ -112,7 +112,7 @@ class RemovedTopics:
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What is to be built.
+    """Parts to build.
 
     Attributes:
         queue: tells by (topic, queue id) which queues; None builds no queue at all.
@@ -136,7 +136,7 @@ NAMED_MAX: Final = 5
 
 @dataclass
 class Generations:
-    """What the queues of a topic tell of where it begins again.
+    """Start of a topic's last generation, as its queues show it.
 
     All that was removed lies in the log before all that came after it. So a last record of a queue that alone steps
     back is new too if it lies behind the last removed one. The first record of a queue may be of either. Where no queue
@@ -170,7 +170,7 @@ class Generations:
 
 @dataclass
 class BuiltQueues:
-    """What came of queues.
+    """Result for the queues.
 
     Attributes:
         repeated: records that found their place in a queue taken.
@@ -210,7 +210,7 @@ class BuiltQueues:
 
 @dataclass
 class BuildResult(BuiltQueues):
-    """What came of it; files are below `directory`, with the paths that they have in the store.
+    """Result of a build; files are below `directory`, with the paths that they have in the store.
 
     Attributes:
         store, request: what was built, and from what.
@@ -235,7 +235,7 @@ class BuildResult(BuiltQueues):
     needs: int | None = None
 
     def steps(self, queue_why: str, index_why: str) -> Iterator[Step]:
-        """Steps that make the queues, their extensions and the index what was built.
+        """Steps that bring the built queues, extensions and index into the store.
 
         Raises:
             UnreadableError: a file of the store may not be read.
@@ -269,7 +269,7 @@ class BuildResult(BuiltQueues):
             yield from self._index_steps(index_why)
 
     def notes(self) -> list[str]:
-        """What a person should know of how the files were built."""
+        """Notes for a person on how the files were built."""
         notes = list(self.refused)
         if self.repeated:
             notes.append(
@@ -295,7 +295,7 @@ class BuildResult(BuiltQueues):
         return notes
 
     def _index_steps(self, why: str) -> Iterator[Step]:
-        """Index files count by their order: those that are there keep their names."""
+        """Steps for index files, which count by their order: existing ones keep their names."""
         staged_files = _staged(self.directory, INDEX)
         there = [entry.path for entry in self.store.index_files]
         last = ""
@@ -315,7 +315,7 @@ class BuildResult(BuiltQueues):
 def file_step(
     view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None, rows: str | None = None
 ) -> Iterator[Step]:
-    """The step that makes a file what was built; none where it is so already.
+    """The step that replaces a file by the built one; no step where they are equal.
 
     Args:
         rows: see `Replace`.
@@ -337,7 +337,6 @@ def file_step(
 
 
 def _staged(directory: Path, root: str) -> dict[str, Path]:
-    """Files that were built, by their path in the store."""
     top = directory / root
     return {str(path.relative_to(directory)): path for path in top.rglob("*") if path.is_file()}
 

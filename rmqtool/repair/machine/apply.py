@@ -210,7 +210,7 @@ def _change(change: FileChange, disk: Disk) -> None:
 
 
 def _metadata_of_new(file: RootPath, step: Step) -> Metadata:
-    """Like its neighbors; its directory says whose it is."""
+    """Metadata like that of its neighbors; its directory shows the owner."""
     directory = Metadata.of(file.parent)
     neighbors = (file.with_name(name).lstat() for name in file.parent.names() if not name.startswith("."))
     modes = (state.st_mode for state in neighbors if state is not None and stat.S_ISREG(state.st_mode))
@@ -223,7 +223,7 @@ def _metadata_of_new(file: RootPath, step: Step) -> Metadata:
 def _hand_over(
     prepared: PreparedJournal, places: StorePaths, disk: Disk, interrupt: Interrupt, read_back: dict[Hashable, str]
 ) -> None:
-    """Check what was written, remove `abort`, say that it is done, let brokers in."""
+    """Check the written files, remove `abort`, mark the journal as done, let brokers in."""
     threads = ThreadRunner(memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES))
     largest_first = sorted(prepared.changes, key=lambda change: -sum(step.length for step in change.steps))
     paths = (change.entry.saved.path for change in largest_first)
@@ -241,7 +241,7 @@ def _hand_over(
 
 
 def _checked(change: FileChange, read_back: dict[Hashable, str]) -> tuple[tuple[int, int, str], ...]:
-    """What a file holds now, read from the disk; (position, length, digest) of each range that was written."""
+    """Read a changed file back from the disk; return (position, length, digest) of each range that was written."""
     written: list[tuple[int, int, str]] = []
     for step in change.steps:
         if step.after is None:
@@ -260,7 +260,7 @@ def _checked(change: FileChange, read_back: dict[Hashable, str]) -> tuple[tuple[
 
 
 def _take_back_after(error: BaseException, journal: Journal, places: StorePaths, disk: Disk) -> None:
-    """Roll a repair back that failed, were it in the last moment."""
+    """Roll a repair back that failed, even in the last moment."""
     try:
         if journal.state is JournalState.DONE:
             reopen(journal, places, disk)

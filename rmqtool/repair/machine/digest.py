@@ -61,7 +61,7 @@ class BuiltFile(FilePart):
 
 
 class _RangeDigest:
-    """The digest of a range, of which all before `at` is known; `at` lies whole blocks after the range's start."""
+    """Digest of a range, up to `at`; `at` is whole blocks after the range's start."""
 
     def __init__(self, start: int, end: int) -> None:
         self._start = start
@@ -70,7 +70,7 @@ class _RangeDigest:
         self.at = start
 
     def add(self, data: memoryview) -> None:
-        """Take the bytes that follow: whole blocks, or all up to the range's end."""
+        """Add the next bytes: whole blocks, or all up to the range's end."""
         for begin in range(0, len(data), BLOCK):
             block = data[begin : begin + BLOCK]
             if block != _ZEROS[: len(block)]:
@@ -79,7 +79,7 @@ class _RangeDigest:
         self.at += len(data)
 
     def finish(self, source: ByteSource, *, salvaging: bool = False) -> str:
-        """Read what is left, without holes."""
+        """Read the rest, without holes."""
         read = read_salvaging if salvaging else read_fully
         start, end = self._start, self._end
         buffer = memoryview(bytearray(min(_READ, end - start)))
@@ -119,7 +119,7 @@ class _DigestingSource:
         return self._base.extents(start, end)
 
     def close(self) -> None:
-        """Read the rest where that is little; else nobody has gone through the file."""
+        """Read the rest where it is short; else the reader has not gone through the file."""
         with suppress(UnreadableError, OSError):
             if sum(end - start for start, end in self._base.extents(self._range.at, self.size)) <= 2 * BLOCK:
                 self._digests.append(self._range.finish(self._base))

@@ -52,7 +52,7 @@ class NewContent(Protocol):
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file keeps though its content is exchanged."""
+    """Metadata that a file keeps when its content is replaced."""
 
     size: Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
     mode: Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
@@ -75,7 +75,7 @@ class Metadata:
 
     @classmethod
     def from_stat(cls, state: os.stat_result) -> Metadata:
-        """What the system says of a file."""
+        """Metadata from the system's file status."""
         mode = stat.S_IMODE(state.st_mode)
         times_ns = within_range(state.st_atime_ns), within_range(state.st_mtime_ns)
         return cls(state.st_size, mode, state.st_uid, state.st_gid, *times_ns)
@@ -140,7 +140,7 @@ class Disk:
             os.close(descriptor)
 
     def write(self, file: RootPath, position: int, content: NewContent, *, salvaging: bool = False) -> None:
-        """Write content into a file that exists; what is zero there already stays untouched, holes too.
+        """Write content into a file that exists; zeros there stay untouched, holes too.
 
         Args:
             salvaging: write zeros where the disk does not give the content, a part of a file.
@@ -307,8 +307,6 @@ class Disk:
 
 @dataclass(frozen=True)
 class _Opened:
-    """All of a file that is open already, as content."""
-
     file: FileSource
     position = 0
 

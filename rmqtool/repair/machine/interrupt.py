@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Interrupt:
-    """Whether somebody asked to stop."""
+    """Request of a user to stop."""
 
     def __init__(self) -> None:
         self.is_asked = False

@@ -1,4 +1,4 @@
-"""The journal of a repair: what each file was like before, complete and on the disk before the first file is changed.
+"""The journal of a repair: the old state of each file, complete and on the disk before the first file is changed.
 
     .rmqtool/undo/7/manifest   which files the repair changes, and what they are like
     .rmqtool/undo/7/ranges     the bytes that are overwritten
@@ -40,14 +40,14 @@ RECORD_SIZE_MAX: Final = 256 << 20
 NUMBER_MAX: Final = 10**9
 Size = Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
-"""Milliseconds of the epoch, up to the year 9999: what a person can be shown."""
+"""Milliseconds of the epoch, up to the year 9999, the last that can be shown."""
 Time = Annotated[int, msgspec.Meta(ge=-JAVA_LONG_MAX, le=JAVA_LONG_MAX)]
 Digest = Annotated[str, msgspec.Meta(pattern="^sparse-sha256:[0-9a-f]{64}\\Z")]
 _Record = TypeVar("_Record", "Manifest", "Done")
 
 
 class JournalState(Enum):
-    """How far a repair came."""
+    """Progress of a repair."""
 
     PREPARING = "preparing"
     """Nothing in the store has been changed."""
@@ -68,7 +68,7 @@ class SavedRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SavedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that is needed to make one file what it was."""
+    """All that is needed to restore one file."""
 
     path: str
     action: Literal["write", "replace", "create", "remove"]
@@ -80,7 +80,7 @@ class SavedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
     """Its name in `files/` of that folder."""
     is_moved: bool
-    """Whether the file itself lies there, rather than a copy of it."""
+    """True if the file itself is in the journal, rather than a copy of it."""
     staged: str | None = None
     """Where the new file is built before it is renamed into the store: `new`, `beside`, or a path in the staging."""
     digest: Digest | None = None
@@ -89,13 +89,13 @@ class SavedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a repair is going to change."""
+    """Planned changes of a repair."""
 
     command: str
     began_ms: Moment
     step_count: Size
     log_directories: tuple[str, ...]
-    """In each of which a fence stands until the end."""
+    """Directories with a fence until the end."""
     folders: tuple[str, ...]
     """Every folder that holds something of this journal outside of the store, absolute."""
     files: tuple[SavedFile, ...]
@@ -104,7 +104,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     directory_times: dict[str, tuple[Time, Time]]
     """(atime_ns, mtime_ns) of the directories in which names come and go, by path."""
     made_lock: bool = False
-    """Whether the store had no `lock`, so that what a killed repair left of it goes."""
+    """True if the store had no `lock`, so that the one left by a killed repair is removed."""
     store: str = ""
     """`StorePaths.identity` of the store that was repaired: a copy of it has this journal too, and not its log."""
     format: int = FORMAT
@@ -128,13 +128,13 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the store was like when the repair was done."""
+    """State of the store when the repair was done."""
 
     ended_ms: Moment
     files: dict[str, tuple[Size, Time, Size]]
     """(size, mtime_ns, inode) of every file, by path."""
     written: dict[str, tuple[tuple[Size, Size, Digest], ...]]
-    """(position, length, digest) of what the repair wrote, by path."""
+    """(position, length, digest) of each written range, by path."""
     format: int = FORMAT
 
 
@@ -147,7 +147,7 @@ class Journal:
 
     @property
     def state(self) -> JournalState:
-        """How far the repair came."""
+        """Progress of the repair."""
         if self.folder.name.endswith(UNDONE_SUFFIX):
             return JournalState.UNDONE
         if not (self.folder / "saved").exists():
@@ -157,7 +157,7 @@ class Journal:
         return JournalState.UNFINISHED
 
     def manifest(self) -> Manifest | None:
-        """What the repair was going to change; None if it did not come to saying so.
+        """Planned changes of the repair; None if it stopped before it wrote them.
 
         Raises:
             UnreadableError: the record may not be read, or is damaged.
@@ -258,7 +258,7 @@ def _format_of(text: bytes) -> int | None:
 
 
 def _translated(value: Any, translate: Callable[[str], str]) -> Any:
-    """The same with each text in it, and each key, translated."""
+    """The value with each text in it, and each key, translated."""
     if isinstance(value, str):
         return translate(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Holds what a journal says against the store and this call, all of it, before anything is done that it asks for.
+"""Compares all of a journal with the store and this call, before any of its steps is done.
 
 A journal names files of the store only. What lies outside of the store this call has to name, or the store's own layout
 leads there by a link; and then something outside of the store has to vouch for the journal, which whoever wrote the
@@ -54,7 +54,7 @@ class JournalEntry:
 
 @dataclass(frozen=True)
 class CheckedJournal:
-    """A journal that may be carried out; `manifest` is None where the repair did not come to saying what it changes."""
+    """A journal that may be carried out; `manifest` is None where the repair stopped before it wrote it."""
 
     journal: Journal
     manifest: Manifest | None
@@ -65,7 +65,7 @@ class CheckedJournal:
     """Directories to which a link of the store leads, and in or beside which something tells of this repair."""
 
     def may_change(self, file: RootPath, places: StorePaths) -> bool:
-        """Whether a file or directory lies where this journal may lead."""
+        """True if a file or directory is where this journal may lead."""
         return not places.is_linked(file) or file.root.identity in self.vouched
 
 
@@ -168,7 +168,7 @@ def demand_restorable(known: CheckedJournal, places: StorePaths) -> None:
 
 
 def is_as_before(entry: JournalEntry, file: RootPath) -> bool:
-    """Whether a file holds what the changed one held before."""
+    """True if a file holds the content from before the change."""
     metadata = entry.saved.metadata
     state = file.lstat()
     if metadata is None or state is None or not stat.S_ISREG(state.st_mode) or state.st_size != metadata.size:
@@ -178,7 +178,7 @@ def is_as_before(entry: JournalEntry, file: RootPath) -> bool:
 
 
 def holds_ranges(entry: JournalEntry, source: FileSource, *, saved: bool) -> bool:
-    """Whether the old bytes of all ranges are there: in the journal, or in the file itself."""
+    """True if the old bytes of all ranges are there: in the journal, or in the file itself."""
     starts = ((part.saved_position if saved else part.file_position, part) for part in entry.saved.ranges)
     return all(
         start + part.length <= source.size
@@ -190,7 +190,7 @@ def holds_ranges(entry: JournalEntry, source: FileSource, *, saved: bool) -> boo
 def _folders(
     journal: Journal, manifest: Manifest, places: StorePaths, files: Iterable[RootPath]
 ) -> dict[str, RootPath]:
-    """The folders outside of the store, by what the journal calls them; each is one that this call comes to itself."""
+    """Folders outside the store, by their names in the journal; each is one that this call reaches itself."""
     roots = {file.root for file in files if file.root is not places.top.root} | set(places.outer_roots.values())
     bases = {base_beside(root) for root in roots}
     if places.undo_directory is not None:
@@ -219,7 +219,7 @@ def _folders(
 
 
 def _is_vouched(root: Root, journal: Journal, folders: dict[str, RootPath], places: StorePaths) -> bool:
-    """Whether something outside of the store, at what a link leads to, tells of this store's repair."""
+    """True if a directory outside the store, at the target of a link, has a record of this store's repair."""
     folder = folders.get(outer_folder(base_beside(root), places, journal.number))
     if folder is not None and folder.is_directory():
         return True
@@ -231,7 +231,7 @@ def _is_vouched(root: Root, journal: Journal, folders: dict[str, RootPath], plac
 
 
 def _demand_vouched(known: CheckedJournal, places: StorePaths) -> None:
-    """Refuse to change what only a link of the store leads to, unless something there tells of the repair too."""
+    """Refuse to change files that only a link of the store leads to, unless a record of the repair is there too."""
     manifest = known.manifest
     assert manifest is not None, "a journal without a manifest changes nothing"
     changed = [(file.saved.path, file.file) for file in known.files]
@@ -289,7 +289,7 @@ def _demand_file(entry: JournalEntry) -> None:
 
 
 def _demand_trusted(file: RootPath) -> None:
-    """Refuse a file of somebody else to which only a further name was made in the journal."""
+    """Refuse another user's file to which only a further name was made in the journal."""
     state = file.lstat()
     directory = file.parent.lstat()
     if state is None or directory is None:

@@ -28,16 +28,16 @@ from rmqtool.store.source import FilePart, reason
 
 @dataclass(frozen=True)
 class FileChange:
-    """All steps of one file, and what is saved of it."""
+    """All steps of one file, and its saved parts."""
 
     steps: tuple[Step, ...]
     entry: JournalEntry
     adopts: bool
-    """Whether the new file is the planner's own, so that nothing has to be copied."""
+    """True if the new file is the planner's own, so that nothing has to be copied."""
 
     @property
     def is_copied(self) -> bool:
-        """Whether ranges are written into a copy that replaces the file, which has other names."""
+        """True if ranges are written into a copy that replaces the file, which has other names."""
         return isinstance(self.steps[0], WriteRange) and self.entry.saved.action == "replace"
 
     @property
@@ -58,17 +58,17 @@ class PreparedJournal:
 
 
 class _Folders:
-    """Where old and new files of each file system are kept meanwhile."""
+    """Temporary folders for old and new files, one on each file system."""
 
     def __init__(self, places: StorePaths, journal: Journal) -> None:
         self._places = places
         self._journal = journal
         self._own_device = journal.folder.device()
         self.others: dict[str, RootPath] = {}
-        """Folders outside of the store, by what the journal calls them."""
+        """Folders outside the store, by their names in the journal."""
 
     def folder(self, file: RootPath) -> tuple[str, RootPath, bool]:
-        """As the journal calls it, where it is, and whether the file can be renamed into it."""
+        """Name in the journal, path, and True if the file can be renamed into it."""
         device = file.parent.device()
         if self._places.undo_directory is not None:
             return self._outer(Root.open(self._places.undo_directory.resolve()), device)
@@ -129,7 +129,7 @@ def changes_of(plan: Plan, places: StorePaths, folders: _Folders) -> tuple[FileC
 
 
 def is_shared(file: RootPath) -> bool:
-    """Whether a file has several names, so that a write into it would change what somebody keeps under another one."""
+    """True if a file has several names, so that a write into it would show under the others too."""
     state = file.lstat()
     return state is not None and state.st_nlink > 1
 
@@ -232,7 +232,7 @@ def check_undo_directory(places: StorePaths) -> None:
 
 
 def _with_ranges(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
-    """Give each overwritten range its place in the folder's file of ranges, one after the other."""
+    """Give each overwritten range its position in the folder's file of ranges, one after the other."""
     ends: Counter[str] = Counter()
     placed: list[FileChange] = []
     for change in changes:
@@ -278,7 +278,7 @@ def _missing_directories(places: StorePaths, changes: Iterable[FileChange]) -> t
 
 
 def _directory_times(places: StorePaths, changes: Iterable[FileChange]) -> dict[str, tuple[int, int]]:
-    """Of every directory in which a name comes or goes, as far as it is there."""
+    """Times of every directory in which a name comes or goes, as far as it exists."""
     directories = {*places.log_directories}
     for change in changes:
         directory = change.entry.saved.path.rpartition("/")[0]
@@ -293,7 +293,7 @@ def _directory_times(places: StorePaths, changes: Iterable[FileChange]) -> dict[
 
 
 def _demand_room(changes: Iterable[FileChange]) -> None:
-    """Fail before anything is changed where the disk cannot hold it; holes take no room."""
+    """Fail before anything is changed where the disk lacks room; holes take none."""
     needed: Counter[int] = Counter()
     shown: dict[int, RootPath] = {}
     for change in changes:
@@ -336,12 +336,12 @@ def _data_bytes(content: NewContent) -> int:
 
 
 def _part_of_file(step: Step) -> FilePart | None:
-    """What a step replaces a whole file with, if that is taken from a file."""
+    """The file part that a step replaces a whole file with; None if the content is not from a file."""
     return step.content if isinstance(step, Replace | Create) and isinstance(step.content, FilePart) else None
 
 
 def _adopted(step: Step, file: RootPath, places: StorePaths, staged: Counter[Path]) -> str | None:
-    """The planner's file, by its path in the store, where all of it is for one step on the file system it lies on."""
+    """The planner's file, by its path in the store, if one step takes all of it on its own file system; else None."""
     part = _part_of_file(step)
     path = None if part is None or part.position or staged[part.place] > 1 else places.staged_path(part.place)
     if part is None or path is None:

@@ -158,7 +158,7 @@ def _copy(
 
 
 def _metadata(directory: Path) -> Metadata:
-    """Of a directory of the store, which may be reached by a link."""
+    """Metadata of a directory of the store, which may be reached by a link."""
     try:
         return Metadata.from_stat(directory.stat())
     except OSError as error:
@@ -166,5 +166,5 @@ def _metadata(directory: Path) -> Metadata:
 
 
 def _copied_path(path: str, places: StorePaths) -> str:
-    """Where a file of the store lies in the copy; a log outside of the store stands for the one inside."""
+    """Path of a store's file in the copy, where a log outside the store is inside."""
     return f"{DEFAULT_LOG[0]}/{path.rpartition('/')[2]}" if path.startswith("/") and places.outer_logs else path

@@ -1,4 +1,4 @@
-"""A repair before it happens: its steps, what is lost by it, and what every broker would do afterwards.
+"""A repair before it happens: its steps, its losses, and the forecast of every broker afterwards.
 
 A planner makes it, a person agrees to it, `apply` carries it out. Saved to a file it holds digests and no bytes: it is
 planned again when it is to be applied, and must come out the same.
@@ -44,7 +44,7 @@ class Remaining:
     finding: Finding
     why: str
     command: str | None = None
-    """What answers it, without the store's path; None where no further command does."""
+    """Command for the remaining problem, without the store's path; None where there is no further one."""
 
     def as_json(self) -> dict[str, Any]:
         return {**self.finding.as_json(), "why": self.why}
@@ -58,7 +58,7 @@ class Loss:
     bytes: int = 0
     by_topic: Mapping[str, int] = field(default_factory=dict)
     without_log: int = 0
-    """How many of the messages lie in files of the log that are missing or too short; see `gone`."""
+    """Number of the messages in files of the log that are missing or too short; see `gone`."""
 
     def __add__(self, other: Loss) -> Loss:
         topics = {name: self.by_topic.get(name, 0) + other.by_topic.get(name, 0) for name in self.by_topic}
@@ -72,7 +72,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class ForecastAfter:
-    """What one broker version would do on the store as the plan leaves it."""
+    """Forecast of one broker version for the store as the plan leaves it."""
 
     starts: bool
     lost: int
@@ -108,19 +108,21 @@ class Plan:
     abort_stays: str | None = None
     """Why `abort` is left; None where it is removed or not there."""
     copied_files: Mapping[str, int] = field(default_factory=dict)
-    """Files with other names (hard links), and their sizes: a copy replaces each, and those names keep what it was."""
+    """Files with other names (hard links), and their sizes: a copy replaces each, and those names keep
+    the old content.
+    """
     remaining: tuple[Remaining, ...] = ()
-    """What a check of the repaired store still finds, and why it is left."""
+    """Findings that a check of the repaired store still has, and why they are left."""
     forecast_now: ForecastAfter | None = None
-    """What the chosen version would do on the store as it is; None where nobody has looked."""
+    """Forecast of the chosen version for the store as it is; None if not made."""
     possible_versions: tuple[str, ...] = ()
     """Of those that were forecast, the ones of which one may start on the store; the chosen one first."""
     floor: Floor | None = None
-    """What consumers of the chosen version get before and afterwards; None where nobody has compared."""
+    """Messages that consumers of the chosen version get before and after; None if not compared."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not self.steps
 
     @property
@@ -132,7 +134,7 @@ class Plan:
 
     @property
     def disk_needed_bytes(self) -> int:
-        """Room that the new files take, and the copies of what is overwritten; holes are counted as if filled."""
+        """Room for the new files, and for copies of overwritten bytes; holes are counted as if filled."""
         return sum(self.copied_files.values()) + sum(
             step.length * (2 if isinstance(step, WriteRange) and step.path not in self.copied_files else 1)
             for step in self.steps
@@ -281,7 +283,7 @@ def demand_same(plan: Plan, saved: Mapping[str, Any]) -> None:
 
 
 def _comparable(value: Any) -> Any:
-    """A part of a plan without what differs each time: the bytes of a database or timer that has the same rows."""
+    """A plan's part without what differs each time: the bytes of a database or timer that has the same rows."""
     if not isinstance(value, list):
         return value
     return [
@@ -294,7 +296,7 @@ def _comparable(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class PlannedRepair:
-    """Steps, and what a person should know beside them.
+    """Steps, with notes for a person.
 
     Attributes:
         notes: sentences about what was left alone, or decided.

@@ -134,7 +134,7 @@ class RootPath:
             return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=directory)
 
     def lstat(self) -> os.stat_result | None:
-        """What it is; None where nothing is there.
+        """File status; None where there is no such path.
 
         Raises:
             UnreadableError: it may not be looked at, or the path leads over a link or a file.
@@ -148,11 +148,11 @@ class RootPath:
             raise UnreadableError(f"{self}: {reason(error)}") from error
 
     def exists(self) -> bool:
-        """Whether anything is there, a broken link too."""
+        """True if the path exists, also as a broken link."""
         return self.lstat() is not None
 
     def is_directory(self) -> bool:
-        """Whether a real directory is there."""
+        """True if the path is a directory, not a link."""
         state = self.lstat()
         return state is not None and stat.S_ISDIR(state.st_mode)
 

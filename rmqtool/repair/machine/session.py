@@ -19,7 +19,7 @@ from rmqtool.store.source import Closable
 
 
 class Session(Closable):
-    """The lock of a store, and what the store was like before the tool made anything in it."""
+    """The lock of a store, and the store's state before the tool created anything in it."""
 
     def __init__(self, places: StorePaths, disk: Disk | None = None, *, makes_file: bool = True) -> None:
         """Take the lock.
@@ -122,14 +122,14 @@ class Session(Closable):
                 disk.rename(source / name, target / name)
 
     def remove_left(self) -> None:
-        """Remove what runs that were killed while they planned have left, and what is empty then."""
+        """Remove files of runs that were killed while planning, and directories that are empty then."""
         self.clear_staging()
         with suppress(RmqtoolError):
             remove_empty(self.places, self.disk)
             self.disk.set_times(self.places.top, *self.root_times_ns)
 
     def clear_staging(self) -> None:
-        """Remove what earlier runs that were killed have left; what cannot be removed is in nobody's way."""
+        """Remove files of earlier killed runs; one that cannot be removed does no harm."""
         staging = self.places.own_top / STAGING
         for name in staging.names():
             with suppress(RmqtoolError):
@@ -153,7 +153,7 @@ def demand_own_directories(places: StorePaths) -> None:
 
 
 def remove_empty(places: StorePaths, disk: Disk) -> None:
-    """Remove the tool's own directories where nothing is left in them; what somebody else put there stays."""
+    """Remove the tool's own directories where they are empty; other programs' files stay."""
     own_tops = [places.own_top]
     if places.undo_directory is not None and places.undo_directory.is_dir():
         own_tops.append(Root.open(places.undo_directory.resolve()) / OWN_DIRECTORY)

@@ -26,7 +26,7 @@ from rmqtool.store.view import StoreView
 
 @dataclass(frozen=True)
 class WriteRange:
-    """Overwrite bytes of a file that exists; what lies beyond its end makes it longer."""
+    """Overwrite bytes of a file that exists; bytes past its end make it longer."""
 
     path: str
     file_position: int
@@ -85,7 +85,7 @@ class Create:
 
     @property
     def known_digest(self) -> str | None:
-        """The same as `after`; None where it would have to be read, and a reader may come to it."""
+        """Digest as from `after`; None where it would have to be read, and a reader may come to it."""
         return self.content.known_digest if isinstance(self.content, BuiltFile) else self.after
 
     @cached_property

@@ -70,7 +70,7 @@ class StorePaths:
 
     @property
     def identity(self) -> str:
-        """A short name for the store, for what lies in a directory that several stores may share."""
+        """A short name for the store, for files in a directory that several stores may share."""
         return hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()[:12]
 
     @cached_property
@@ -84,7 +84,7 @@ class StorePaths:
         return self.top / OWN_DIRECTORY
 
     def staged_path(self, built: Path) -> str | None:
-        """The path in the store of what a planner built; None where it lies elsewhere, or was moved."""
+        """The path in the store of a planner's file; None where it is elsewhere, or was moved."""
         if built.is_relative_to(self.staging):
             return str(built.relative_to(self.root))
         real, store = built.resolve(), self.root.resolve()
@@ -127,7 +127,7 @@ class StorePaths:
         return file
 
     def is_linked(self, file: RootPath) -> bool:
-        """Whether a file lies outside of the store in a directory that only a link of the store names."""
+        """True if a file is outside the store in a directory that only a link of the store names."""
         named = {root.identity for root in self.outer_roots.values()}
         return file.root is not self.top.root and file.root.identity not in named
 
@@ -142,7 +142,7 @@ class StorePaths:
         return {}
 
     def _behind_link(self, path: str, link: RootPath) -> RootPath | None:
-        """What a link of the store leads to; None where there is no link."""
+        """Target of a link of the store; None without a link."""
         if path in self._links:
             return self._links[path].top
         state = link.lstat()
@@ -180,19 +180,19 @@ class StorePaths:
 
 
 def own_like(store: RootPath) -> Metadata:
-    """What the tool's own directories are like: the store's owner's, as open as the store, never open to others."""
+    """Metadata for the tool's own directories: the store's owner, as open as the store, never open to others."""
     metadata = Metadata.of(store)
     return replace(metadata, mode=(metadata.mode & 0o2770) | 0o700)
 
 
 def own_file_like(store: RootPath) -> Metadata:
-    """The same of files."""
+    """Metadata for the tool's own files: the store's owner, as open as the store, never open to others."""
     metadata = Metadata.of(store)
     return replace(metadata, mode=(metadata.mode & 0o660) | 0o600)
 
 
 def fence_like(log: RootPath) -> Metadata:
-    """What the fence is like: a file of its directory's owner, which everybody reads who may look into it."""
+    """Metadata for the fence: owned by its directory's owner, readable for everybody who may look into it."""
     metadata = Metadata.of(log)
     return replace(metadata, mode=(metadata.mode & 0o664) | 0o600)
 
@@ -252,5 +252,5 @@ def lower_fences(places: StorePaths, disk: Disk) -> None:
 
 
 def is_fenced(places: StorePaths) -> bool:
-    """Whether any directory of the log has a fence."""
+    """True if any directory of the log has a fence."""
     return any(fence.exists() for fence in places.fences)

@@ -1,4 +1,4 @@
-"""Rolls repairs back, the latest first, and settles what a killed one left.
+"""Rolls repairs back, the latest first, and completes or reverts a killed one.
 
 A store is made what a journal says it was, however far the repair came, and as often as it is tried: each file is
 restored for itself and finding it restored already is no error, so this may be killed and run again.
@@ -88,7 +88,7 @@ def last_repair(places: StorePaths) -> tuple[UndoableRepair, bool] | None:
 
 
 def undo_latest(places: StorePaths, disk: Disk | None = None) -> UndoableRepair | None:
-    """Make the store what it was before its latest repair; None where there is none.
+    """Restore the store from before its latest repair; None where there is none.
 
     A repair that was killed half-way is rolled back whatever happened since: no broker could load the store.
 
@@ -160,7 +160,7 @@ def settle(places: StorePaths, disk: Disk | None = None, session: Session | None
 
 
 def is_unsettled(places: StorePaths) -> bool:
-    """Whether a repair was killed on this store; looked at only, nothing is changed.
+    """True if a repair was killed on this store; read only, nothing is changed.
 
     Raises:
         RefusedError: a directory of the tool's own is a link, or somebody else's.
@@ -192,14 +192,14 @@ def discard_all(places: StorePaths, disk: Disk | None = None) -> list[UndoableRe
 
 
 def _forget_lock_of(known: CheckedJournal, session: Session) -> None:
-    """Let `lock` go in the end where a killed repair has made it."""
+    """Remove `lock` in the end where a killed repair has made it."""
     if known.manifest is not None and known.manifest.made_lock:
         session.lock.was_missing = True
 
 
 @contextmanager
 def _telling(journal: Journal, places: StorePaths) -> Iterator[None]:
-    """Add to what fails how the store is left, and what to run."""
+    """Add the state of the store and the next command to an error."""
     try:
         yield
     except (WriteError, UnreadableError) as error:
@@ -207,7 +207,7 @@ def _telling(journal: Journal, places: StorePaths) -> Iterator[None]:
 
 
 def _demand_fenced(journal: Journal, places: StorePaths) -> None:
-    """Refuse to roll a repair back by the way where its fence has gone, for a broker may have written since."""
+    """Refuse an implicit rollback of a repair whose fence is gone, as a broker may have written since."""
     manifest = journal.manifest()
     if manifest is None or journal.state is not JournalState.UNFINISHED:
         return
@@ -315,7 +315,7 @@ def reopen(journal: Journal, places: StorePaths, disk: Disk) -> None:
 
 
 def discard(journal: Journal, places: StorePaths, disk: Disk, *, lower: bool) -> None:
-    """Remove a journal that nobody needs any more, and what it has elsewhere.
+    """Remove a journal that is no longer needed, with its files elsewhere.
 
     Args:
         lower: take the fences away once the journal no longer asks for anything to be done.
@@ -347,7 +347,7 @@ def discard(journal: Journal, places: StorePaths, disk: Disk, *, lower: bool) ->
 
 
 def how_left(journal: Journal, places: StorePaths) -> str:
-    """How a store is left, looked at now, and what to run."""
+    """Current state of a store, and the next command."""
     run = f"rmqtool undo {places.root}"
     try:
         if is_fenced(places):
@@ -423,7 +423,7 @@ def _restore_whole(entry: JournalEntry, disk: Disk) -> None:
 
 
 def _make_own(file: RootPath, disk: Disk) -> None:
-    """Give a file that has other names a copy of its own, so that what is written does not show under those."""
+    """Give a file that has other names a copy of its own, so that writes do not show under those."""
     state = file.lstat()
     if state is None or state.st_nlink == 1:
         return
@@ -445,7 +445,9 @@ def _known(entry: JournalEntry) -> Metadata:
 
 
 def _restore_times(known: CheckedJournal, places: StorePaths, disk: Disk) -> None:
-    """Of directories; last, for every name that comes or goes changes them. Failing here leaves nothing undone."""
+    """Restore times of directories, last, as every name that comes or goes changes them. A failure leaves nothing
+    undone.
+    """
     times = known.manifest.directory_times if known.manifest is not None else {}
     for path, (atime_ns, mtime_ns) in times.items():
         directory = places.directory(path)

@@ -1,1 +1,1 @@
-"""Plans `recover`: what a crash leaves, repaired as far as the log proves it."""
+"""Plans `recover`: repairs the effects of a crash as far as the log proves them."""

@@ -31,7 +31,7 @@ from rmqtool.verify.files.log_files import misnamed_files
 
 MISNAMED: Final = "commitlog.stray-file"
 SHAPE: Final = frozenset({"commitlog.wrong-file-size", "commitlog.empty-file", MISNAMED, MISSING_LOG_FILE})
-"""Findings about files as such: no record is damaged, and what comes after is reached all the same."""
+"""Findings about files as such: no record is damaged, and later ones are reached all the same."""
 TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail", "commitlog.file-after-end"})
 _COPY: Final = 4 << 20
 _SEARCHED_MAX: Final = 64 << 20
@@ -52,7 +52,7 @@ def damage_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def is_misnamed(finding: Finding) -> bool:
-    """Whether a file of the log has a wrong name: a person renames it, or moves it away."""
+    """True if a file of the log has a wrong name: a person renames it, or moves it away."""
     return finding.id == MISNAMED and finding.physical_offset is not None
 
 
@@ -121,7 +121,7 @@ def demand_shown_size(store: Store) -> None:
 
 
 def _demand_nothing_behind(store: Store, segment: Segment, size: int) -> None:
-    """Refuse to cut data off a file where no other file takes its place: then the size is the wrong one."""
+    """Refuse to cut data off a file without another file for it: then the size is the wrong one."""
     if any(other.start == segment.start + size for other in store.commitlog):
         return
     with closing(store.view.open(segment.path)) as source:
@@ -135,7 +135,7 @@ def _demand_nothing_behind(store: Store, segment: Segment, size: int) -> None:
 
 
 def _record_after(source: ByteSource, start: int, position: int, data_end: int) -> bool:
-    """Whether a record that says that it lies there begins after a file position; noise does not."""
+    """True if a record after a file position confirms its own offset, which noise does not."""
     content = read_range(source, position, min(data_end - position, _SEARCHED_MAX))
     at = content.find(_MAGIC)
     while at >= 0:
@@ -167,7 +167,9 @@ def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:
 
 
 def _shows_file_size(store: Store) -> bool:
-    """Whether the size of the log's files would be read otherwise without the second one, which follows the first."""
+    """True if the size of the log's files would be inferred differently without the second one, which follows the
+    first.
+    """
     first, second = store.commitlog[:2]
     size = store.commitlog_file_size
     alone = infer_log_file_size([first], others_are_default=store.has_default_derived_sizes)
@@ -198,7 +200,7 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
 
 
 def _copied(store: Store, segment: Segment, size: int, staging: Path) -> Path:
-    """The first bytes of a file, copied; holes stay holes."""
+    """First bytes of a file, copied; holes stay holes."""
     path = f"log/{segment.start:020d}"
     with closing(store.view.open(segment.path)) as source, DirectorySink(staging) as sink:
         sink.create(path, size)

@@ -1,4 +1,4 @@
-"""Plans `recover`: repairs what a crash leaves, and all that can be derived from the log, without losing a message.
+"""Plans `recover`: repairs the effects of a crash, and all derived files, without losing a message.
 
 What is wrong is found by `verify`; each finding is answered, and nothing else is touched. Damage inside the log is not
 repaired here: it is named, and the log stays as it is unless a person agrees to cut it there as the broker would.
@@ -116,7 +116,7 @@ _ENTRY: Final = re.compile(r'"(?P<name>[^"\\]+@[^"\\]+)"\s*:\s*\{(?P<queues>[\s0
 _OFFSET: Final = re.compile(r'"?([0-9]{1,9})"?\s*:\s*"?([0-9]{1,18})"?')
 
 CATCHES_UP: Final = frozenset({"consumequeue.behind-log", "index.missing-key", "index.missing-file"})
-"""What a start after a crash brings up to date by itself."""
+"""Findings that a start after a crash corrects by itself."""
 NOT_BUILT: Final = frozenset(
     {
         "consumequeue.stray-file", "consumequeue.unsafe-name",
@@ -131,7 +131,7 @@ _QUEUE_DEPTH: Final = 4
 
 @dataclass(frozen=True)
 class RecoverOptions:
-    """What a person may choose.
+    """Options of a person.
 
     Attributes:
         cut_at_damage: end the log at the first damage, as a broker would.
@@ -156,7 +156,7 @@ class RecoverOptions:
 
     @property
     def cuts(self) -> bool:
-        """Whether a person has agreed that the log ends earlier."""
+        """True if a person has agreed that the log ends earlier."""
         return self.cut_at_damage or self.cut_at is not None
 
 
@@ -212,7 +212,6 @@ def _planned(
     shape: tuple[Step, ...],
     on_progress: OnProgress | None,
 ) -> PlannedRepair:
-    """The plan for what lies in a window."""
     findings: list[Finding] = []
     checked = VerifyOptions(
         threads=options.threads, compiled=options.build.compiled, digest=options.build.digest, timer=window.is_whole
@@ -258,7 +257,7 @@ class _Recover:
         self._steps: list[Step] = list(shape)
         self._notes: list[str] = []
         self._again = again
-        """Where in the log topics begin again: as the check tells, then as what is built does."""
+        """Physical offsets at which topics begin again: from the check, then from the build."""
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
     def run(self) -> PlannedRepair:
@@ -304,7 +303,7 @@ class _Recover:
         )  # fmt: skip
 
     def _log_end(self, damage: tuple[Finding, ...]) -> tuple[int | None, Loss]:
-        """Where the log has to be cut, if anywhere, and what is given up by it."""
+        """Offset at which the log has to be cut, None for no cut, and the resulting loss."""
         places = [finding.physical_offset for finding in damage if finding.physical_offset is not None]
         chosen = (tail_begin(self._wrong), self._options.cut_at)
         log_end = min([*places, *(end for end in chosen if end is not None)], default=None)
@@ -351,7 +350,7 @@ class _Recover:
             self._cut_tail(log_end, why)
 
     def _cut_tail(self, log_end: int, why: str) -> None:
-        """Steps after the log's end, but for what earlier ones do already; a file that goes needs no other step."""
+        """Steps after the log's end, but for those of earlier steps; a file that goes needs no other step."""
         whole = {step.path for step in self._steps if not isinstance(step, WriteRange)}
         ranges = {(step.path, step.file_position) for step in self._steps if isinstance(step, WriteRange)}
         for step in tail_steps(self._store, log_end, why):
@@ -361,7 +360,7 @@ class _Recover:
                 self._steps.append(step)
 
     def _build_derived(self, log_end: int | None) -> BuildResult | None:
-        """Build what is wrong; None where nothing has to be known of the log."""
+        """Build files that are wrong; None where nothing has to be known of the log."""
         about = [
             finding
             for finding in self._wrong
@@ -536,7 +535,7 @@ def rescue_steps(
 
 
 def _newest_offsets(store: Store) -> Step:
-    """The step that writes the backup of the consumer offsets, with what the broken file has that is newer.
+    """The step that writes the backup of the consumer offsets, with newer ones of the broken file.
 
     A cut file still has the offsets before the cut, and a broker writes each file later than its backup.
     """
@@ -644,11 +643,11 @@ def with_side_state(
         return asks(chain(lost_configs(after, rules), delay_findings(after, rules)), REBUILD_DELAYS)
 
     def is_repeated() -> bool:
-        """Whether delay levels deliver some messages a second time, and that is all."""
+        """True if delay levels deliver some messages a second time, and that is all."""
         return not are_delays_wrong() and any(finding.id == REPEATS for finding in delay_findings(after, rules))
 
     def lacks_backup_topics() -> bool:
-        """Whether a broker reads the topics from a backup, and topics have queues that it does not contain."""
+        """True if a broker reads the topics from a backup that lacks topics with queues."""
         config = read_config(after.view, TOPICS)
         return config.is_backup and bool(topics_without_entry(after, config))
 
@@ -692,7 +691,7 @@ def _blocking(store: Store, rules: BrokerRules) -> list[str]:
 
 
 def _unblocked(store: Store, rules: BrokerRules) -> PlannedRepair:
-    """The steps that remove a file and its copy where a broker does not start because it can read neither."""
+    """Steps that remove a file and its backup where a broker does not start because it can read neither."""
     paths = _blocking(store, rules)
     copies = [copy for path in paths for copy in (path, f"{path}.bak") if store.view.stat(copy) is not None]
     why = "a broker cannot read it, and does not start while a backup is there that is not JSON"

@@ -57,7 +57,7 @@ class DamagedRange:
 
     @property
     def reaches_file_end(self) -> bool:
-        """Whether a blank has to lead from it to the next file."""
+        """True if a blank has to lead from it to the next file."""
         return self.end == self.file_start + self.file_size and not self.is_last
 
     def without(self, kept: Iterable[tuple[int, int]]) -> Iterator[DamagedRange]:
@@ -111,12 +111,12 @@ def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[i
 
 
 def is_too_far(finding: Finding, file_size: int) -> bool:
-    """Whether so many files are missing that the name of the next one is rather wrong; brokers skip them."""
+    """True if so many files are missing that the next one's name is probably wrong; brokers skip them."""
     return finding.id == MISSING_LOG_FILE and (finding.length or 0) > MISSING_FILES_MAX * file_size
 
 
 def _good_end(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> int:
-    """Where the log's data ends, or where a tail begins that is cut anyway: what brokers serve of it is kept."""
+    """End of the log's data, or start of a tail that is cut anyway; served parts of it are kept."""
     tail = tail_begin(findings)
     if tail is not None and not loss_behind(store, tail, delays_ms).messages:
         return tail
@@ -148,7 +148,7 @@ class _Found(NamedTuple):
 
 
 class UnitsInRanges:
-    """Units by what they point to."""
+    """Units by physical offset."""
 
     def __init__(self, queues: Sequence[QueueMap], open_file: Open, ranges: Sequence[DamagedRange]) -> None:
         """Look them up.
@@ -182,7 +182,7 @@ class UnitsInRanges:
 
 
 def _clusters(starts: Any, ends: Any) -> Iterator[tuple[int, int]]:
-    """Numbers [low, high) of ranges that lie near each other."""
+    """Numbers [low, high) of ranges that are near each other."""
     low = 0
     for number in range(1, len(starts)):
         if starts[number] - ends[number - 1] > NEAR or ends[number] - starts[low] > TOGETHER_MAX:
@@ -219,7 +219,7 @@ class Neighbor(NamedTuple):
 
 @dataclass
 class DamageContext:
-    """What one scan over the log tells.
+    """Results of one scan over the log.
 
     Attributes:
         neighbors: the good records before and after each range, in their order.
@@ -270,7 +270,7 @@ def scan_context(
     neighbors += [(last, None)] * (ends.size - len(neighbors))
 
     def damaged_between(behind: int, before: int) -> int:
-        """Bytes of damage that lie between two places."""
+        """Bytes of damage between two offsets."""
         low = np.searchsorted(starts, behind, "right")
         high = np.searchsorted(ends, before, "right")
         return int(sums[max(low, high)] - sums[low])

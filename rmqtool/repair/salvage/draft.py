@@ -29,7 +29,7 @@ _COPY: Final = 4 << 20
 
 
 class LogDraft(Closable):
-    """Ranges of log files as they shall be; what is not written in a range is zero.
+    """New content for ranges of log files; unwritten bytes of a range are zero.
 
     Steps that give a file its right size belong in here too, for a range may lie in what they add or copy.
     """
@@ -73,7 +73,7 @@ class LogDraft(Closable):
         self._times_ms[damaged.path] = max(time_ms, self._times_ms.get(damaged.path, 0))
 
     def take_over(self, steps: Iterable[Step]) -> Iterator[Step]:
-        """Take in what steps that were planned on the draft do to its own files; the steps that are left."""
+        """Apply steps that were planned on the draft to its own files; return the other steps."""
         for step in steps:
             is_own = step.path in self._ranges or any(other.path == step.path for other in self._shape)
             if isinstance(step, Remove) and is_own:

@@ -50,7 +50,7 @@ Least = Callable[[LostRecord | None], int]
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Physical offsets [start, end), and what comes there: the stand-in of a lost record, a bridge, or a blank."""
+    """Physical offsets [start, end), and their new content: a tombstone of a lost record, a bridge, or a blank."""
 
     start: int
     end: int
@@ -83,7 +83,8 @@ def lay_out(damaged: DamagedRange, losses: LostInRange, least: Least) -> list[Fi
 
 
 def _without_places(losses: LostInRange, queues: AbstractSet[QueueKey]) -> LostInRange | None:
-    """The losses with the records of some queues among the unplaced, but those whose headers tell their places.
+    """The losses with the records of some queues among the unplaced, but those whose headers have an
+    offset; else None.
 
     Records that stand in one further queue with them go along. What had a place keeps its order.
     """
@@ -114,7 +115,7 @@ def _without_places(losses: LostInRange, queues: AbstractSet[QueueKey]) -> LostI
 
 
 class _Layout:
-    """One run; see `lay_out`.
+    """One run of `lay_out`.
 
     Attributes:
         left: the queue of each record that no filling stands for, once it ran.
@@ -208,7 +209,7 @@ class _Waiting:
             self._coming[queue].popleft()
 
     def note(self, laid: LostRecord) -> None:
-        """Remember what was laid: no record of its queue comes after it with a lower queue offset."""
+        """Remember a record that was laid: no record of its queue comes after it with a lower queue offset."""
         for queue, first, _ in laid.standings:
             self._laid[queue] = first
 
@@ -307,7 +308,6 @@ class TombstoneEncoder:
         return topic, block if self._size(topic, block) <= filling.length else required
 
     def _required(self, lost: LostRecord) -> bytes:
-        """The properties that the record cannot do without."""
         if not lost.further and lost.batch_size is None and lost.topic not in _RESENT:
             return b""
         named: dict[str, str] = {}
@@ -325,7 +325,7 @@ class TombstoneEncoder:
 
     @property
     def _ends_open(self) -> bool:
-        """Whether a separator follows the last property; a whole-record CRC after it needs one."""
+        """True if a separator follows the last property; a whole-record CRC after it needs one."""
         return self.rules.trailing_separator or self.record_crc
 
     def _size(self, topic: bytes, block: bytes) -> int:
@@ -378,7 +378,7 @@ def add_further(
 
 
 class _Filler:
-    """Lost records in the order in which they are laid, and the room for what they name."""
+    """Lost records in the order in which they are laid, and the room for the names of further queues."""
 
     def __init__(
         self,
@@ -404,7 +404,7 @@ class _Filler:
                     self._named[queue].append(slot)
 
     def fill(self, runs: Sequence[MissingRun]) -> list[MissingRun]:
-        """Let records name the queue offsets missing in one gap of a queue; the runs for which they do not suffice."""
+        """Let records name the queue offsets missing in one gap of a queue; return the runs with too few records."""
         rest = [run for run in runs if not self._change(run.queue[:2], [run], keeps_units=True)]
         # Perhaps what units say of other records in that queue leaves no room for these.
         return rest if rest and not self._change(rest[0].queue[:2], rest, keeps_units=False) else []
@@ -471,7 +471,6 @@ class _Filler:
 
 
 def _in_layout(number: int, damaged: DamagedRange, losses: LostInRange, least: Least) -> Iterator[_Slot]:
-    """The records of a range in the order in which they are laid."""
     lists = (losses.placed, losses.unplaced)
     places = {id(record): (records, at) for records in lists for at, record in enumerate(records)}
     fillings = lay_out(damaged, losses, least) or ()

@@ -1,4 +1,4 @@
-"""Which messages a damaged range held: told by headers that are still whole, by queue units, by gaps in the queues.
+"""Messages that a damaged range held, by headers that are still whole, by queue units, by gaps in the queues.
 
 The log decides which of these claims fit into it; units and headers add. A queue's offsets rise along the log. A claim
 that a good record contradicts, or that breaks the order, would take the place of a message that is there; it is
@@ -74,7 +74,7 @@ class LostRecord:
 
     @property
     def tells_earlier_place(self) -> bool:
-        """Whether it says that it lies nearer to the log's start, and its queue does not say that it lies here."""
+        """True if its own offset is nearer to the log's start, and its queue does not confirm the actual one."""
         told = self.head.physical_offset if self.head is not None and not self.has_unit else 0
         return 0 < told < self.place[0]
 
@@ -169,7 +169,7 @@ class LostRecords:
         return lost_in_ranges, missing
 
     def has_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
-        """Whether a queue has a record at a place.
+        """True if a queue has a record at an offset.
 
         Raises:
             UnreadableError: the queue cannot be read.
@@ -184,7 +184,7 @@ class LostRecords:
     # What headers and units say
 
     def _at(self, damaged: DamagedRange, start: int, unit: LostRecord | None) -> LostRecord | None:
-        """The record at a place, by its header if that is whole, else by its unit."""
+        """The record at an offset, by its header if that is whole, else by its unit."""
         head, raw = self._head(damaged, start, unit.size if unit is not None else None)
         if head is None:
             return unit
@@ -202,7 +202,7 @@ class LostRecords:
         return replace(known, further=further, batch_size=batch_size, has_unit=True)
 
     def _is_copy(self, head: Record) -> bool:
-        """Whether the record itself lies where a header says that it lies."""
+        """True if the record is also at the offset in its header."""
         place = self._log.place(head.physical_offset)
         try:
             record = decode_record(self._log, place) if place is not None else None
@@ -211,7 +211,7 @@ class LostRecords:
         return record is not None and _identity(record) == _identity(head)
 
     def _head(self, damaged: DamagedRange, start: int, known_size: int | None) -> tuple[Record | None, bytes | None]:
-        """The header of a record all of whose lengths agree, and that ends inside the range; its bytes if restored."""
+        """Header of a record whose lengths all agree, and that ends inside the range; its bytes if restored."""
         place = None if damaged.is_missing else self._log.place(start)
         if place is None:
             return None, None
@@ -292,7 +292,7 @@ def _least(lost: LostRecord) -> int:
 
 
 class _Placed:
-    """The queue offsets of records whose places are known, with the numbers of their ranges."""
+    """Queue offsets of records with known places, with the numbers of their ranges."""
 
     def __init__(self, lost_in_ranges: Iterable[LostInRange]) -> None:
         columns: defaultdict[QueueKey, tuple[array[int], array[int]]] = defaultdict(lambda: (array("q"), array("q")))
@@ -308,7 +308,8 @@ class _Placed:
             self._columns[queue] = unique, np.frombuffer(numbers, np.int64)[at]
 
     def others(self, run: MissingRun) -> Iterator[tuple[LostRecord, int, int]]:
-        """Records of a run that are none of those, each with the numbers of the first and last range that may hold it.
+        """Records of a run that are none of those, each with the numbers of the first and last range
+        that may hold it.
 
         They lie after the record of their queue before them, and before the next one.
         """
@@ -328,12 +329,12 @@ class _Placed:
 
 
 def _identity(record: Record) -> tuple[int, bytes, int, int]:
-    """What no two records of a log have in common."""
+    """Fields that no two records of a log have in common."""
     return record.physical_offset, record.topic_raw, record.queue_id, record.queue_offset
 
 
 def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
-    """The record that a header tells of; None where it stands in no queue."""
+    """The record of a header; None where it is in no queue."""
     if head.sys_flag & system_flag.TRANSACTION_MASK in (
         system_flag.TRANSACTION_PREPARED,
         system_flag.TRANSACTION_ROLLBACK,
@@ -501,7 +502,7 @@ _Row = tuple[int, int, int, bool]
 
 
 class Belief:
-    """What good records say about claims, one by one.
+    """Evidence of good records about claims, one by one.
 
     Good neighbors tell which messages are missing; a header that names another one is believed only where it continues
     from its queue's last message, or where nothing else is missing.
@@ -527,7 +528,7 @@ class Belief:
         return None
 
     def has_room(self, record: LostRecord) -> bool:
-        """Whether a record's own queue has room for it where it lies."""
+        """True if a record's own queue has room for it at its offset."""
         queue, first, end = next(record.standings)
         return self._has_room((*queue, record.batch_size is not None), first, end, record.place[0])
 
@@ -542,7 +543,7 @@ class Belief:
         return record if fitting == record.further else replace(record, further=fitting)
 
     def _has_room(self, name: TypedQueueKey, first: int, end: int, at: int) -> bool:
-        """Whether the log has room for a claim: between good records of its queue, none of which is that message."""
+        """True if the log has room for a claim: between good records of its queue, none of which is that message."""
         chain = self._around.chains.get(name, [])
         number = bisect_right(chain, first, key=lambda stretch: stretch.first)
         if number and (chain[number - 1].end > first or chain[number - 1].last_place > at):
@@ -550,7 +551,7 @@ class Belief:
         return number == len(chain) or (at < chain[number].place and end <= chain[number].first)
 
     def _is_likely(self, record: LostRecord, damaged: DamagedRange) -> bool:
-        """Whether a damaged record stood where its header alone says."""
+        """True if a damaged record probably was where its header alone says."""
         assert record.head is not None
         queue, first = (record.topic, record.queue_id), record.queue_offset
         runs = self._runs.get(queue, [])
@@ -579,7 +580,7 @@ def _kept(record: LostRecord, claims: AbstractSet[_Claim]) -> LostRecord | None:
 
 
 def _rising(claims: Sequence[_Claim]) -> list[_Claim]:
-    """The longest part of one queue's claims in which none begins before the one before it ends."""
+    """Longest part of one queue's claims in which none begins before the one before it ends."""
     ends: list[int] = []
     last: list[int] = []
     """Numbers of the claims with which the best parts of each length end; `ends` are their ends, and rise."""

@@ -63,12 +63,12 @@ UNREADABLE: Final = FINDING_IDS[Verdict.UNREADABLE_RANGE]
 NAMED_MAX: Final = 20
 """Headers that are left and named one by one."""
 ROUNDS_MAX: Final = 4
-"""How often headers that turn out to be wrong only once what is around them is repaired are corrected."""
+"""Limit of repetitions for headers that show as wrong only once the ranges around them are repaired."""
 
 
 @dataclass(frozen=True)
 class SalvageOptions:
-    """What a person may choose.
+    """Options of a person.
 
     Attributes:
         replicas: other copies of the log, tried in this order.
@@ -86,7 +86,7 @@ class SalvageOptions:
 
 @dataclass(frozen=True)
 class Salvage:
-    """The steps of both parts, and what a person should know beside them.
+    """The steps of both parts, with notes for a person.
 
     Attributes:
         drafted_from: the store with all its files of the right size, before the log was repaired.
@@ -161,14 +161,14 @@ def plan_salvage(
 
 
 def _tolerates(left: AbstractSet[int | None], finding: Finding, *, tolerates_all: bool) -> bool:
-    """Whether damage stays that does not matter to whoever walks over the log."""
+    """True if damage stays that does not matter to a walk over the log."""
     return finding.id == DOUBTFUL and (tolerates_all or finding.physical_offset in left)
 
 
 @dataclass(frozen=True)
 class _Planner:
-    """The steps by which a log is drafted: each takes the store as it was when it was looked at last, writes into the
-    draft, and returns what it came to. What it wrote is seen in the next `survey_draft`.
+    """Steps that draft a log: each takes the store of the last survey, writes into the draft, and returns its result.
+    What it wrote is seen in the next `survey_draft`.
 
     Attributes:
         dispatch: how the store's broker dispatches.
@@ -197,7 +197,7 @@ class _Planner:
         return survey(self.draft.view(), self.settings)
 
     def draft_log(self, store: Store, on_progress: OnProgress | None) -> tuple[SalvageResult, Store]:
-        """Draft the log; what came of it, and the store with it."""
+        """Draft the log; return the result, and the store with it."""
         findings: list[Finding] = []
         build = self.options.build
         checked = VerifyOptions(threads=self.options.threads, compiled=build.compiled, digest=build.digest)
@@ -242,7 +242,7 @@ class _Planner:
     def correct_misplaced(
         self, store: Store, lost: LostRecords, misplaced_records: Sequence[MisplacedRecord]
     ) -> SalvageResult:
-        """Set the headers of good records right that their neighbors contradict."""
+        """Correct the headers of good records that their neighbors contradict."""
         result = SalvageResult()
         with OpenFiles(store.view) as files:
             log = Log(store, self.rules, files)
@@ -268,7 +268,7 @@ class _Planner:
     def copy_from_replicas(
         self, store: Store, ranges: Sequence[DamagedRange]
     ) -> tuple[list[DamagedRange], SalvageResult]:
-        """Fill what other copies of the log hold; the parts that stay damaged."""
+        """Fill ranges from other copies of the log; return the parts that stay damaged."""
         result = SalvageResult()
         for damaged in ranges:
             self.draft.claim(damaged)
@@ -301,7 +301,7 @@ class _Planner:
     def keep_damaged(
         self, store: Store, lost: LostRecords, ranges: Sequence[DamagedRange]
     ) -> tuple[list[DamagedRange], SalvageResult]:
-        """Keep damaged records whose own bytes tell what they were, or as a person agreed to; the parts that stay."""
+        """Keep damaged records that their own bytes identify, or as a person agreed to; return the parts that stay."""
         result, rest = SalvageResult(), list[DamagedRange]()
         belief = cache(lambda: Belief(self._context(store, ranges)))
         for damaged in ranges:
@@ -374,7 +374,7 @@ def _bytes_of(store: Store, record: Neighbor) -> bytes:
 
 
 def _notes(findings: Sequence[Finding], file_size: int) -> Iterator[str]:
-    """What is left of the log, and why."""
+    """Remaining problems of the log, with their reasons."""
     count = sum(finding.length or 0 for finding in findings if finding.id == UNREADABLE)
     if count:
         yield f"the disk cannot read all of {count} bytes of the commit log: undo restores zeros for the rest"
@@ -385,5 +385,5 @@ def _notes(findings: Sequence[Finding], file_size: int) -> Iterator[str]:
 
 
 def _is_about_queues(finding: Finding) -> bool:
-    """Whether a queue is not as the log says: perhaps it is the header of a record in the log that is wrong."""
+    """True if a queue does not match the log: perhaps the header of a record in the log is wrong."""
     return finding.id.startswith("consumequeue.") and finding.severity is not Severity.NOTE

@@ -1,4 +1,4 @@
-"""Damaged records that are kept: where the bytes prove what they were, or a person wants them as they are.
+"""Damaged records that are kept: where the bytes prove their content, or a person wants them as they are.
 
 Fields of a header that no checksum covers and all else contradicts are set to what queue or neighbors say. Of a record
 whose first eight bytes are wrong and nothing else, its own lengths tell the size, and its CRC proves it.
@@ -40,10 +40,10 @@ MENDED_MAX: Final = 64 << 20
 
 
 class RepairedRecord(Enum):
-    """How a record was kept; the value stands in JSON."""
+    """Repair of a record; the value is in JSON."""
 
     FRAME = "frame"
-    """Size or magic were wrong; lengths, CRC and own offset prove what they were."""
+    """Size or magic were wrong; lengths, CRC and own offset prove the right ones."""
     OWN_OFFSET = "own-offset"
     HEAD = "head"
     """A field that no checksum covers and that the queue contradicts."""
@@ -53,7 +53,7 @@ class RepairedRecord(Enum):
 
 
 NEEDS_CONSENT: Final = frozenset({RepairedRecord.FLIPPED_BIT, RepairedRecord.AS_IS})
-"""What is not done unless a person asks for it."""
+"""Repairs that are made only on request."""
 
 
 def possible_repairs(
@@ -113,7 +113,7 @@ def _with_another_body(raw: bytes, head: Record, *, has_crc: bool) -> Iterator[t
 
 
 def corrected_record(log: Log, finding: Finding, *, record_crc: bool) -> bytes | None:
-    """The record of a `commitlog.doubtful-header` with its header set right; None where nobody knows what is right.
+    """The record of a `commitlog.doubtful-header` with its header corrected; None where the right one is unknown.
 
     Verify says what is right where the log does (`verify.match.queue_sequence`), or the record's own property, which
     brokers dispatch batches by.
@@ -202,7 +202,7 @@ def restored(
 
 
 def _begins_at(log: Log, place: RecordLocation, size: int) -> bool:
-    """Whether a record that knows its place begins so many bytes behind another."""
+    """True if a record with the right offset begins this number of bytes after another."""
     behind = log.place(place.physical_offset + size)
     if behind is None:
         return False
@@ -214,7 +214,7 @@ def _begins_at(log: Log, place: RecordLocation, size: int) -> bool:
 
 
 def _size_by_lengths(log: Log, place: RecordLocation, limit: int, topic_width: int) -> int | None:
-    """The size to which the lengths inside a record add up; None where they lead out of the limit."""
+    """Size to which the lengths inside a record add up; None where they exceed the limit."""
     head = log.read(place, 0, commitlog.HEAD_SIZE_MAX)
     if len(head) < commitlog.HEAD_SIZE:
         return None

@@ -88,7 +88,7 @@ class Replica:
         return cls(str(path), files)
 
     def knows(self, neighbor: Neighbor, ours: bytes) -> bool | None:
-        """Whether the replica has the same record; None where its files do not reach there."""
+        """True if the replica has the same record; None where its files do not reach there."""
         file = self._file(neighbor.physical_offset)
         if file is None:
             return None
@@ -142,7 +142,7 @@ RUN_MAX: Final = 64 << 20
 
 
 def _single(path: Path) -> ReplicaFile:
-    """One file of a log, whatever its name: its first record says where it begins."""
+    """One file of a log, whatever its name: its first record shows its start."""
     with FileSource.open(path) as source:
         head = read_range(source, 0, _PROBE)
         size = source.size

@@ -1,4 +1,4 @@
-"""What salvage did with the damage: what is lost, what was kept and how; as JSON and as files for a person."""
+"""Result of salvage: what is lost, what was kept and how; as JSON and as files for a person."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rmqtool.store.source import read_salvaging, reason
 
 @dataclass
 class SalvageResult:
-    """What was done with the damage.
+    """Result of a salvage.
 
     Attributes:
         lost: records that are given up for good.
@@ -46,7 +46,7 @@ class SalvageResult:
     notes: list[str] = field(default_factory=list)
 
     def __add__(self, other: SalvageResult) -> SalvageResult:
-        """What both steps came to."""
+        """Result of both steps."""
         return SalvageResult(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     @property
@@ -56,7 +56,7 @@ class SalvageResult:
 
     @property
     def why(self) -> str:
-        """What the log is changed for, as a plan says it."""
+        """Reason for the change of the log, for a plan."""
         parts = []
         if self.lost:
             parts.append("replace unreadable records with tombstones")
@@ -92,7 +92,7 @@ def outcome_json(outcome: SalvageResult) -> dict[str, Any]:
 
 
 def write_lost_found(store: Store, outcome: SalvageResult, directory: Path) -> None:
-    """Save each damaged range as it is, with what is known of the messages in it, below a directory.
+    """Save each damaged range as it is, with the known facts about its messages, below a directory.
 
     Args:
         store: before anything is changed.
@@ -121,7 +121,7 @@ def write_lost_found(store: Store, outcome: SalvageResult, directory: Path) -> N
 
 
 def _copy(store: Store, damaged: DamagedRange, place: Path) -> list[tuple[int, int]]:
-    """Copy the bytes; ranges of the copy, in its own positions, that the disk did not give and that are zero."""
+    """Copy the bytes; return ranges of the copy, in its own positions, that could not be read and are zero."""
     missing: list[tuple[int, int]] = []
     with closing(store.view.open(damaged.path)) as source, place.open("wb") as file:
         for at in range(damaged.start, damaged.end, _BLOCK):

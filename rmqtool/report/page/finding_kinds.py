@@ -1,4 +1,4 @@
-"""Findings by kind: counts of all, the first few of each, and what each broker version does about them."""
+"""Findings by kind: counts of all, the first few of each, and how each broker version reacts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmqtool.report.json_schemas import JsonObject
 EXAMPLES_MAX: Final = 5
 """Findings of a kind that are listed."""
 FEW: Final = 2
-"""The same where there are very many kinds."""
+"""Number of findings listed of a kind where there are very many kinds."""
 _ORDER: Final = ("error", "warning", "note")
 
 
@@ -30,12 +30,12 @@ class FindingKind:
 
     @property
     def rest(self) -> int:
-        """How many findings are not listed."""
+        """Number of findings that are not listed."""
         return self.count - len(self.examples)
 
 
 class FindingKinds:
-    """Collects findings; what it keeps is bounded by the number of kinds."""
+    """Collects findings; memory is bounded by the number of kinds."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, FindingKind] = {}
@@ -54,7 +54,7 @@ class FindingKinds:
             own.examples.append(finding)
 
     def ordered(self, kinds_max: int) -> list[FindingKind]:
-        """Errors first, then what there is most of.
+        """Errors first, then the most frequent kinds.
 
         Args:
             kinds_max: if there are more kinds, each has fewer examples.

@@ -51,14 +51,12 @@ class FileRow:
 
 @dataclass
 class _Marks:
-    """What was found in one file."""
-
     kinds: Counter[str] = field(default_factory=Counter)
     ranges: list[tuple[int, int, Paint]] = field(default_factory=list)
 
 
 class LogPicture:
-    """Collects what is found in the log; memory is bounded however much that is."""
+    """Collects findings of the log, in bounded memory."""
 
     def __init__(self, files: Sequence[DrawnFile]) -> None:
         self.files = files
@@ -137,7 +135,7 @@ class LogPicture:
 
 
 def _paint_rest(strip: Strip, file: DrawnFile, end: int | None) -> None:
-    """What is neither damaged nor stale: intact before the log's end, never written after it."""
+    """Paint the rest of a file: intact before the log's end, never written after it."""
     if end is None:
         strip.paint(file.start, file.end, Paint.UNCHECKED)
         return
@@ -149,7 +147,7 @@ def _paint_rest(strip: Strip, file: DrawnFile, end: int | None) -> None:
 
 
 def _paint_of(finding: JsonObject) -> Paint | None:
-    """How a finding's range looks; None where its bytes are as they should be."""
+    """Paint of a finding's range; None where its bytes are as they should be."""
     if finding["id"] in _STALE:
         return Paint.STALE
     if finding["id"] == _MISSING:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TEXT_MAX: Final = 800
 """Bytes of one text on the page; a damaged name or a list of files may be as long as a file."""
 NAME_MAX: Final = 260
-"""The same of one name; longer than a file's or a topic's name is in any alphabet that needs no escapes."""
+"""Limit of one name's length; longer than a file's or a topic's name is in any alphabet that needs no escapes."""
 KINDS_MAX: Final = 40
 """Kinds of findings up to which all examples are listed, else two of each."""
 _MARKUP: Final = {"&": 5, "<": 4, ">": 4, "'": 5, '"': 5}
@@ -44,7 +44,7 @@ _STYLES: Final = {"ok": "good", "inconsistent": "open", "not-fully-checked": "op
 
 @dataclass(frozen=True)
 class PageFacts:
-    """What the engines found, and when.
+    """Results of the engines, and their time.
 
     Attributes:
         judgements: command and what it said of the store in one sentence; the first one counts.
@@ -165,7 +165,7 @@ def _time(timestamp_ms: int | None) -> str:
 
 
 def _shown(value: Any, size_max: int = TEXT_MAX) -> Any:
-    """What a template prints of a value: text without control characters, and not endless."""
+    """A value for a template: text without control characters, and of limited length."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     size = 0
@@ -211,7 +211,7 @@ def log_lane(log: LogPicture) -> Lane:
 
 
 def start_lanes(log: LogPicture, forecasts: Sequence[JsonObject]) -> Iterator[Lane]:
-    """What a start keeps of the log, reads of it, and discards; versions that do the same share a lane."""
+    """Ranges of the log that a start keeps, reads and discards; versions that do the same share a lane."""
     alike: dict[tuple[Any, ...], list[str]] = {}
     for forecast in forecasts:
         key = (forecast["starts"], forecast["scan_start_offset"], forecast["log_end_offset"])
@@ -303,7 +303,7 @@ class StepGroup:
 
 
 def plan_section(plan: JsonObject) -> dict[str, Any]:
-    """What the page says of a plan.
+    """Section of the page for a plan.
 
     Args:
         plan: as `recover --dry-run --format json` writes it.
@@ -346,7 +346,7 @@ def plan_section(plan: JsonObject) -> dict[str, Any]:
 
 
 def _unreadable(lost: JsonObject | None) -> str:
-    """What `salvage` cannot keep, because nothing of it can be read: queue offsets."""
+    """Queue offsets of messages that `salvage` cannot keep, because they cannot be read at all."""
     if lost is None or not lost["messages"]:
         return ""
     runs = [

@@ -64,12 +64,12 @@ class QueueBars:
 
     @property
     def topics(self) -> int:
-        """How many topics there are."""
+        """Number of topics."""
         return len(self._topics)
 
     @property
     def are_summed(self) -> bool:
-        """Whether there are too many queues for a bar each."""
+        """True if there are too many queues for a bar each."""
         return self.count > ROWS_MAX
 
     def rows(self) -> tuple[list[QueueBar], int]:

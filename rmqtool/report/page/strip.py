@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 WIDTH: Final = 1000
 """Units of a strip's width; the page stretches them to its own."""
 BINS: Final = 500
-"""Cells of a strip: each shows the worst of what lies in it."""
+"""Cells of a strip: each shows its worst part."""
 
 
 class Paint(IntEnum):
-    """What a cell shows; where several lie in it, the last one of this list."""
+    """State of a cell; of several in one cell, the last one of this list applies."""
 
     NOTHING = 0
     UNWRITTEN = 1
@@ -72,7 +72,7 @@ class Strip:
             self._cells[cell] = max(self._cells[cell], paint)
 
     def bars(self) -> list[Bar]:
-        """What was painted; cells that look alike are one bar."""
+        """Painted bars; adjacent cells that look alike are one bar."""
         bars, at = [], 0
         for paint, cells in groupby(self._cells):
             count = len(list(cells))
@@ -87,7 +87,7 @@ def _bar(cell: int, count: int, kind: str) -> Bar:
 
 
 class Lane(NamedTuple):
-    """What is drawn from `bars`; `text` says it to those who do not see the strip."""
+    """A lane drawn from `bars`; `text` describes it to those who do not see the strip."""
 
     label: str
     bars: Sequence[Bar]

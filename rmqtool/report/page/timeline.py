@@ -19,7 +19,7 @@ _CHECKPOINT: Final = (
 
 
 class IndexRange(NamedTuple):
-    """What the header of an index file says: times, and physical offsets of the first and the last record."""
+    """Header of an index file: times, and physical offsets of the first and the last record."""
 
     path: str
     begin_ms: int
@@ -30,7 +30,7 @@ class IndexRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Times:
-    """What is known of times in a store; None or 0 where nothing is."""
+    """Known times of a store; None or 0 where unknown."""
 
     first_ms: int | None
     last_ms: int | None

@@ -1,4 +1,4 @@
-"""What each command shows a person: one file a command, found by the command's name.
+"""Screens of the commands for a person: one file a command, found by the command's name.
 
 A screen lays out a result; it never decides anything.
 """

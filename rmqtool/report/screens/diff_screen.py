@@ -1,4 +1,4 @@
-"""What `diff` shows a person: the verdict in a sentence, how the logs lie to each other, then what differs."""
+"""Screen of `diff`: the verdict in a sentence, the relation of the logs, then the differences."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _equal(comparison: JsonObject) -> str:
 
 
 def difference_text(comparison: JsonObject) -> str:
-    """What differs, as a sentence without its end; empty where nothing does."""
+    """Differences, as a sentence without its end; empty where nothing differs."""
     if comparison["equal"]:
         return ""
     messages = comparison["messages"] or {}

@@ -1,4 +1,4 @@
-"""What `evidence` shows a person: what is in the bundle, and whether it gives the store's own answers."""
+"""Screen of `evidence`: the content of the bundle, and whether it gives the store's own answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of generated stores as text: recipes with the versions that they fit, and damages with what they cause."""
+"""The list of generated stores as text: recipes with the versions that they fit, and damages with their effects."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _causes(row: JsonObject) -> str:
 
 
 def _ranges(versions: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Versions that follow each other as `first to last`."""
+    """Ranges of known versions, each as `first to last`."""
     ranges: list[list[str]] = []
     for version in versions:
         follows = ranges and known.index(version) == known.index(ranges[-1][-1]) + 1

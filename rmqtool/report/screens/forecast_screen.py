@@ -1,4 +1,4 @@
-"""What `forecast` shows a person: the verdict in a sentence, what is read and lost, and versions side by side."""
+"""Screen of `forecast`: the verdict in a sentence, what is read and lost, and versions side by side."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def comparison_lines(
 
 
 def _side_by_side(forecasts: Sequence[JsonObject], width: int, *, crops: bool) -> Iterator[str]:
-    """A line for each version, and what some of them have to say beside it."""
+    """A line for each version, and its notes beside it."""
     rows = [_COLUMNS, *(_row(forecast) for forecast in forecasts)]
     widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
     while crops and sum(widths) + 2 * (len(widths) - 1) > max(width, 60):
@@ -131,7 +131,7 @@ def _side_by_side(forecasts: Sequence[JsonObject], width: int, *, crops: bool) -
 
 
 def _preflight_lines(preflight: JsonObject, changes: Sequence[JsonObject], width: int) -> Iterator[str]:
-    """Why the later version differs, reason by reason, with the way around."""
+    """Reasons why the later version differs, each with the way around."""
     pair = f"from {preflight['from']} to {preflight['to']}"
     yield f"What changes {pair}:" if changes else f"Nothing in this store is treated in another way {pair}."
     for reason in changes:
@@ -162,7 +162,6 @@ def _cost(reason: JsonObject) -> str:
 
 
 def _next(ending: JsonObject, width: int) -> Iterator[str]:
-    """The next step, if there is one."""
     step = ending["next_step"]
     if step["command"] is not None:
         yield f"{'Next':<16}{escaped(step['command'])}"

@@ -50,7 +50,7 @@ def write_answer(answer: JsonObject, stream: TextIO, width: int | None, *, color
 
 
 def _write_fields(row: JsonObject, stream: TextIO, width: int | None, *, color: bool) -> None:
-    """Field under field; what may be long stands at the end."""
+    """Fields one below the other, those that may be long at the end."""
 
     def write(name: str, text: str, *, bad: bool = False) -> None:
         for line in field_lines(name, text, name_width, width):

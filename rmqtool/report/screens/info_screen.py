@@ -1,4 +1,4 @@
-"""The screen of `info`: the verdict first, what to do about it, then what there is."""
+"""The screen of `info`: the verdict first, the next step, then the content."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Screen:
         self._rows_max = rows_max
 
     def verdict(self, store_info: JsonObject) -> Iterator[str]:
-        """The verdict and how the broker stopped; where the verdict found nothing, what was seen comes first."""
+        """The verdict and the broker's last stop; where the verdict found nothing, the store's content comes first."""
         words = store_info["verdict"].upper().replace("-", " ")
         title, text, stop_style = _verdict(store_info)
         sentences = [
@@ -202,7 +202,7 @@ class _Screen:
 
 
 def _verdict(store_info: JsonObject) -> tuple[str, str, str]:
-    """Headline, what it means, and its style."""
+    """Headline, its meaning, and its style."""
     process = f", process {store_info['abort_process_id']}" if store_info["abort_process_id"] is not None else ""
     if store_info["in_use"]:
         return "IN USE", "a broker is running on this store; these figures are already changing", "open"
@@ -222,7 +222,7 @@ def _time(timestamp_ms: int) -> str:
 
 
 def _as_many_as_fit(texts: list[str], width: int) -> str:
-    """Texts side by side, an ellipsis for those that find no room."""
+    """Texts side by side, an ellipsis for those without room."""
     shown = ""
     for number, text in enumerate(texts):
         longer = f"{shown}  {text}" if shown else text
@@ -233,7 +233,6 @@ def _as_many_as_fit(texts: list[str], width: int) -> str:
 
 
 def _side_by_side(texts: list[str], width: int) -> list[str]:
-    """All texts, in as many lines as they need."""
     lines = [""]
     for text in texts:
         longer = f"{lines[-1]}  {text}" if lines[-1] else text

@@ -1,4 +1,4 @@
-"""How a mirror's state and result look: lines for a person, an object for a program, a text file for Prometheus."""
+"""Presentation of a mirror's state and result: lines for a person, an object for a program, a file for Prometheus."""
 
 from __future__ import annotations
 

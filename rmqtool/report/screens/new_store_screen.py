@@ -1,4 +1,4 @@
-"""What `extract` and `merge` show a person: what is in the new store, and what was left out."""
+"""Screen of `extract` and `merge`: the content of the new store, and what was left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every repair shows before anything is changed: each step, what is lost, what brokers would do then."""
+"""Screen of every repair before anything is changed: each step, the losses, the forecast for brokers."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _steps(plan: JsonObject, width: int) -> Iterator[str]:
 
 
 def _salvaged(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
-    """What only `salvage` tells: each run of lost messages, and how the other damage was handled."""
+    """Details of `salvage` only: each run of lost messages, and how the other damage was handled."""
     lost = plan.get("lost_for_good")
     if lost is None:
         return
@@ -185,7 +185,7 @@ def _salvaged(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
 
 
 def _floor(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
-    """What consumers get before and after, and what they would lose of it."""
+    """Messages that consumers get before and after, and those that they would lose."""
     floor = plan["floor"]
     if floor is None or not plan["steps"]:
         return
@@ -204,7 +204,7 @@ def _floor(plan: JsonObject, width: int, *, all_rows: bool) -> Iterator[str]:
 
 
 def _topics(by_topic: Mapping[str, int], *, all_rows: bool) -> str:
-    """The topics with the most messages, and how many."""
+    """The topics with the most messages, and their number."""
     topics = sorted(by_topic.items(), key=lambda item: -item[1])
     shown = topics if all_rows else topics[:TOPICS_MAX]
     named = ", ".join(f"{topic} {count}" for topic, count in shown)

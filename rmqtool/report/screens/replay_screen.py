@@ -1,4 +1,4 @@
-"""What `replay` shows a person: how many messages were sent, to which topics, and what was not sent."""
+"""Screen of `replay`: how many messages were sent, to which topics, and what was not sent."""
 
 from __future__ import annotations
 

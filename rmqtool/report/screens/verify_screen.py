@@ -1,4 +1,4 @@
-"""What `verify` shows a person: the verdict in one sentence, the findings file by file, then what to run."""
+"""Screen of `verify`: the verdict in one sentence, the findings file by file, then the next command."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def streamed_lines(
     color: bool,
     all_rows: bool,
 ) -> Iterator[str]:
-    """The same of findings that are read once, as lines are asked for; an object of type `more` stands for several.
+    """Lines of findings that are read once, as lines are needed; an object of type `more` represents several.
 
     Args:
         counts: of findings, by severity.
@@ -99,7 +99,7 @@ def verdict(counts: Mapping[str, int], summary: JsonObject) -> str:
 
 
 def checked(summary: JsonObject) -> str:
-    """How much was looked at, as a sentence."""
+    """Extent of the check, as a sentence."""
     amounts = summary["checked"]
     text = (
         f"Checked {amounts['records']} records, {amounts['units']} queue units and {amounts['entries']} index entries, "

@@ -1,4 +1,4 @@
-"""How a watch looks: a line for each finding, alert and event, a summary, and metrics for Prometheus."""
+"""Presentation of a watch: a line for each finding, alert and event, a summary, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def row_text(row: JsonObject) -> str:
 
 
 def summary_lines(summary: JsonObject, width: int) -> Iterator[str]:
-    """What a run came to, for a person."""
+    """Result of a run, for a person."""
     findings = summary["findings"]
     count = sum(findings.values())
     yield f"{counted(count, 'finding')}." if count else "No problems found in what was checked."

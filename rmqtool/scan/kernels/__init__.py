@@ -1,4 +1,4 @@
-"""The compiled code of the scan and its checksum; what it computes is said by the plain readers.
+"""The compiled code of the scan and its checksum; the plain readers define the results.
 
 No store is opened here, and nothing judged.
 """

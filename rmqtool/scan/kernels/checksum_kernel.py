@@ -10,7 +10,7 @@ import numpy
 
 
 def _tables():
-    """What each byte adds, by its distance from the end of eight."""
+    """Share of each byte in the checksum, by its distance from the end of eight."""
     tables = numpy.zeros((8, 256), numpy.uint32)
     for value in range(256):
         code = value

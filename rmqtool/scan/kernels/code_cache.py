@@ -31,12 +31,12 @@ def code_folder() -> Path | None:
 
 @cache
 def is_kept(function_name: str) -> bool:
-    """Whether code of a function is kept, as far as can be told without a compiler; nothing is made or removed."""
+    """True if code of a function is cached, as far as is known without a compiler; nothing is created or removed."""
     return any(_kept(folder, function_name, ".nbi") for folder in _folders() if folder.is_dir() and _is_ours(folder))
 
 
 def forget(function_name: str) -> None:
-    """Remove what is kept of a function."""
+    """Remove the cached code of a function."""
     if (folder := code_folder()) is not None:
         for path in _kept(folder, function_name):
             with suppress(OSError):
@@ -58,7 +58,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether code can be kept in a folder, which is made for it; folders for other sources beside it go."""
+    """True if code can be cached in a folder, which is created; folders for other sources beside it are removed."""
     place = folder.parent
     with suppress(OSError):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether nobody but this user and root can put something at a path: not in it, nor by another folder above it."""
+    """True if only this user and root can put something at a path, or replace a folder above it."""
     for path in (folder, *folder.absolute().parents):
         status = path.stat()
         others = stat.S_IWOTH if path != folder and status.st_gid == os.getegid() else stat.S_IWOTH | stat.S_IWGRP

@@ -1,4 +1,4 @@
-"""Who is to be told of compilers; a module of its own, for it is needed before anything is compiled."""
+"""Recipients of notices about compilers; a module of its own because it is needed before anything is compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled digests of records; what they are is said in `digest`, whose plain functions give the same numbers."""
+"""The compiled digests of records, defined in `digest`, whose plain functions give the same numbers."""
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"

@@ -88,7 +88,7 @@ def kernel(*parameters: Any) -> Callable[[Callable[..., Any]], Kernel]:
 
 @contextmanager
 def _cached_in(folder: Path) -> Iterator[None]:
-    """Functions that are declared meanwhile are kept there; others of the process stay where numba has them."""
+    """Cache functions that are declared meanwhile in a folder; others of the process stay where numba has them."""
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
@@ -137,7 +137,7 @@ def long_at(buffer, at):
 
 @compiled
 def equal_ranges(source, start, other, length):
-    """Whether two ranges of one length hold the same bytes."""
+    """True if two ranges of one length hold the same bytes."""
     for k in range(length):
         if source[uint64(start + k)] != source[uint64(other + k)]:
             return False

@@ -53,7 +53,7 @@ HASH_FACTOR = uint64(0x9E3779B97F4A7C15)
 
 @compiled
 def is_at(buffer, at, text):
-    """Whether a text stands at a place."""
+    """True if a text is at a position."""
     for k in range(text.size):
         if buffer[at + uint64(k)] != text[k]:
             return False
@@ -78,7 +78,7 @@ def find_topic(buffer, at, length, arena, starts, slots):
 
 @compiled
 def is_topic(buffer, at, length, arena, starts, number):
-    """Whether the name at a place is that of a numbered topic."""
+    """True if the name at a position is that of a numbered topic."""
     start = starts[number]
     if starts[number + 1] - start != length:
         return False
@@ -111,7 +111,7 @@ def insert_topics(first, end, arena, starts, slots):
 
 @compiled
 def has_room(length, known, arena, starts, slots):
-    """Whether one more topic can be entered."""
+    """True if one more topic can be entered."""
     return starts[known] + length <= arena.size and known + 2 <= starts.size and (known + int64(1)) * 2 <= slots.size
 
 
@@ -223,7 +223,7 @@ def put_lengths(buffer, p, size, row):
 
 @compiled
 def host_extra(sys_flag, host_bit):
-    """Bytes by which an IPv6 host moves what follows."""
+    """Bytes by which an IPv6 host moves the fields after it."""
     return uint64(V6_EXTRA) if sys_flag & host_bit else uint64(0)
 
 
@@ -315,7 +315,7 @@ def put_delivery(buffer, p, start, end, delays_ms, row):
 
 @compiled
 def record_crc_right(buffer, checksum, address, at, size):
-    """Whether a record carries no whole-record CRC or a right one: name, 01, digits from the last to the first, 02.
+    """True if a record has no whole-record CRC or a right one: name, 01, digits from the last to the first, 02.
 
     Zeros and bytes that may be no text are no right one: they may be what was lost of it.
     """

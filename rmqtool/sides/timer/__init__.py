@@ -1,1 +1,1 @@
-"""The timer of 5.x brokers: its wheel, log and checkpoint, what a load makes of them, what waits, and what is wrong."""
+"""The timer of 5.x brokers: wheel, log and checkpoint, their state after a load, waiting messages, and the checks."""

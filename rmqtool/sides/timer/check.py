@@ -1,4 +1,4 @@
-"""Checks the timer of 5.x brokers: lengths, slots, chains of units, their records, and what waits outside of them.
+"""Checks the timer of 5.x brokers: lengths, slots, chains of units, their records, and messages that wait outside them.
 
 What a load repairs by itself is no finding: a wheel that is behind its log, for instance.
 """
@@ -101,7 +101,6 @@ def timer_findings(store: Store, rules: BrokerRules, account: Account) -> Iterat
 
 
 def _check_findings(files: TimerFiles, entry: Entry, queue: Queue) -> Iterator[Finding]:
-    """Findings about `timercheck`."""
     check = files.check
     if entry.size != timer.CHECK_FILE_SIZE:
         expected = str(timer.CHECK_FILE_SIZE)
@@ -122,7 +121,7 @@ def _check_findings(files: TimerFiles, entry: Entry, queue: Queue) -> Iterator[F
 
 
 def _unit_findings(loaded: LoadedTimer, reader: Reader, queue: Queue) -> Iterator[Finding]:
-    """One pass over the log's units, then the chains of the slots that wait, then what is in none of them."""
+    """One pass over the log's units, then the chains of the slots that wait, then the units in none of them."""
     files, precision_ms = loaded.files, loaded.precision_ms
     records, pending = array("q"), array("q")
     """Physical offsets of the messages of all units, and positions of the units whose time is not over."""
@@ -145,7 +144,7 @@ def _unit_findings(loaded: LoadedTimer, reader: Reader, queue: Queue) -> Iterato
         yield _at(files, "timer.bad-unit", end, text, length=files.flushed_position - end)
     reached = array("q")
     cut_ticks: set[int] = set()
-    """Whose chain leads to a file that a broker deleted because of its age."""
+    """Ticks whose chain leads to a file that a broker deleted because of its age."""
     for slot in loaded.pending_slots():
         units, broken = loaded.chain(slot)
         reached.extend(unit.position for unit in units)
@@ -188,7 +187,7 @@ def _unit_findings(loaded: LoadedTimer, reader: Reader, queue: Queue) -> Iterato
 
 
 def _record_problem(loaded: LoadedTimer, reader: Reader, unit: TimerUnit) -> tuple[str, str]:
-    """Which finding the message of a unit makes, and its text; both empty where it is the right one."""
+    """Finding type and text for the message of a unit; both empty where it is the right one."""
     if unit.physical_offset < reader.log.minimum:
         return "timer.expired-record", "its record was deleted with old files of the commit log"
     record = timer_record(reader, unit)

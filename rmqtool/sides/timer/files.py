@@ -64,17 +64,17 @@ class TimerUnit(NamedTuple):
 
     @property
     def rolls(self) -> bool:
-        """Whether the message is put into the timer again when its time comes."""
+        """True if the message is put into the timer again when its time comes."""
         return bool(self.magic & ROLL)
 
     @property
     def deletes(self) -> bool:
-        """Whether the message removes another timer; a broker asks that only of a unit that does not roll."""
+        """True if the message removes another timer; a broker checks that only of a unit that does not roll."""
         return bool(self.magic & DELETE)
 
     @property
     def is_valid(self) -> bool:
-        """Whether a load takes it for a unit."""
+        """True if a load takes it for a unit."""
         return self.size == UNIT_SIZE and is_unit_magic(self.magic)
 
 
@@ -87,7 +87,7 @@ class NotAUnit(NamedTuple):
 
 
 def read_slots(source: ByteSource) -> Iterator[Slot]:
-    """The slots of a wheel that are not zero; what the disk does not give reads as zeros."""
+    """The slots of a wheel that are not zero; unreadable bytes count as zeros."""
     whole = source.size // SLOT_SIZE * SLOT_SIZE
     done = 0
     for first, stop in source.extents(0, whole):
@@ -99,7 +99,7 @@ def read_slots(source: ByteSource) -> Iterator[Slot]:
 
 
 def read_units(source: ByteSource, start: int = 0) -> Iterator[TimerUnit | NotAUnit]:
-    """What stands in a file of the log, up to its last byte that is not zero.
+    """Units of a file of the log, up to its last byte that is not zero.
 
     Args:
         start: position of the file's first byte in the log.
@@ -148,5 +148,5 @@ def _blocks(source: ByteSource, start: int, stop: int, unit: int) -> Iterator[tu
 
 
 def is_timer_checked(store: Store, rules: BrokerRules) -> bool:
-    """Whether the timer can be checked: its messages are found through a queue that is made of files."""
+    """True if the timer can be checked: its messages are found through a queue that is made of files."""
     return rules.timer and store.settings.runs_timer and store.queue_kind == "file" and bool(store.commitlog)

@@ -1,4 +1,4 @@
-"""The timer as a broker has it after load: where its log ends, what the slots lead to, what it takes next.
+"""The timer as a broker has it after load: the end of its log, the units of the slots, and its next messages.
 
 Broker: `TimerMessageStore#recover`, `#recoverAndRevise`, `#reviseQueueOffset`, `TimerWheel#reviseSlot`.
 """

@@ -1,4 +1,4 @@
-"""Which messages of the timer's topic still wait: those that the log does not have under their own topic as well.
+"""Waiting messages of the timer's topic: those that the log does not have under their own topic as well.
 
 Broker: `TimerMessageStore#convertMessage`: a delivered message keeps the properties that it waited with.
 """
@@ -33,7 +33,7 @@ _MARK: Final = TIMER_OUT_MS.encode() + b"\x01"
 
 
 class TimerKey(NamedTuple):
-    """What is the same of a message before and after its delivery."""
+    """Fields of a message that its delivery does not change."""
 
     topic: str
     unique_key: str
@@ -59,7 +59,7 @@ class Waiting:
 
 
 def waiting_messages(reader: Reader, queue: Queue, on_progress: OnProgress | None = None) -> Waiting:
-    """Read the timer's queue, and all of the log for what was delivered.
+    """Read the timer's queue, and all of the log for delivered messages.
 
     Raises:
         UnsupportedError: the log is damaged, so that nobody knows what was delivered.

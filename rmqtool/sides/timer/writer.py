@@ -36,7 +36,7 @@ class TimerMessage(NamedTuple):
 
 @dataclass(frozen=True)
 class TimerShape:
-    """How the files are written.
+    """Parameters of the files.
 
     Attributes:
         now_ms: the time from which messages are late or still to come.
@@ -111,7 +111,6 @@ class _LogWriter:
         folder.mkdir(parents=True, exist_ok=True)
 
     def append(self, message: TimerMessage, tick: int, *, deletes_nothing: bool = False) -> None:
-        """Append the unit of a message that is due at a tick."""
         magic = 1 | (timer.DELETE if message.deletes else 0)
         if tick - self._write_tick >= ROLL_WINDOW_SLOTS:
             magic |= timer.ROLL

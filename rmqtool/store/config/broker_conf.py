@@ -75,7 +75,7 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """How a broker version reads its settings. The defaults are for who does not know the version.
+    """How a broker version reads its settings; the defaults suit an unknown version.
 
     Attributes:
         names: of the settings that it has; None for those of any version.
@@ -96,7 +96,7 @@ ANY_VERSION: Final = ReadSettings()
 
 @dataclass(frozen=True)
 class BrokerConf:
-    """What a broker's properties file says; None where it says nothing, so that the broker's default holds."""
+    """Settings of a broker's properties file; None where it does not name one, so that the broker's default holds."""
 
     path: str
     properties: Mapping[str, str]
@@ -130,7 +130,7 @@ class BrokerConf:
     odd_sizes: tuple[str, ...] = ()
     """Names of sizes that the broker takes as they are, and of which no file can be."""
     is_whole: bool = True
-    """Whether the broker's defaults hold for what it does not say."""
+    """True if the broker's defaults hold for settings that the file does not name."""
 
     def text(self, name: str) -> str | None:
         """A setting as the version reads it; None where it is not there, or the version has no such setting."""
@@ -140,11 +140,11 @@ class BrokerConf:
         return java_trim(value) if self.reads.trims_texts else value
 
     def flag(self, name: str) -> bool | None:
-        """The same of a truth value, for which Java takes every text."""
+        """A truth value, for which Java takes every text; None where the file does not name it."""
         return parse_java_boolean(self.properties[name]) if self.text(name) is not None else None
 
     def number(self, name: str, bits: int = 32) -> int | None:
-        """The same of a number; None also where Java does not parse it, so that the broker's default holds."""
+        """A number; None where the file lacks it or Java does not parse it, so that the broker's default holds."""
         return parse_java_integer(self.properties[name], bits) if self.text(name) is not None else None
 
     def read_as(self, reads: ReadSettings) -> BrokerConf:
@@ -152,7 +152,7 @@ class BrokerConf:
         return replace(broker_conf(self.properties, self.path, reads), is_whole=self.is_whole)
 
     def settings(self) -> Settings:
-        """What of it a survey needs.
+        """The settings that a survey needs.
 
         A path below the root that the file names is taken relative to the store that is looked at, which may be a copy
         in another place. A relative path, which the broker takes from the directory it was started in, likewise.

@@ -65,7 +65,7 @@ class ConfigDatabase:
         return tuple(_FAMILIES[self.directory]) if self.directory in _FAMILIES else STORED
 
     def content(self, path: str) -> dict[Any, Any]:
-        """What a file would have, with at least its empty table."""
+        """Content of a file according to the database, with at least its empty table."""
         return self.contents.setdefault(path, {_TABLES[path]: {}})
 
 
@@ -111,7 +111,7 @@ def _take(database: ConfigDatabase, family: str, key: bytes, value: bytes) -> No
 
 
 def _take_row(database: ConfigDatabase, key: bytes, value: bytes) -> bool:
-    """A row of `config/rdb`; whether it has a meaning."""
+    """Apply a row of `config/rdb`; return True if it has a meaning."""
     row = parse_config_row(key, value)
     path = _TABLE_OF.get(row.table) if row is not None else None
     if row is None or path is None:
@@ -144,7 +144,7 @@ def _text(name: bytes) -> str:
 
 
 def config_of_database(databases: Sequence[ConfigDatabase], config: ConfigFile) -> ConfigFile:
-    """What a broker has for a file: the database goes before it, unless the file was changed more often."""
+    """A file's content for the broker: the database has priority, unless the file was changed more often."""
     candidates = [database for database in databases if config.path in database.paths]
     filled = (one for one in candidates if config.path in one.contents or one.failure is not None)
     database = next(filled, candidates[0] if candidates else None)

@@ -66,7 +66,7 @@ def config_bytes(document: Mapping[Any, Any], *, indent: str | None = None) -> b
 
 
 class ConfigState(Enum):
-    """How reading a file ended; absent, empty, broken and unreadable are four different things to an operator."""
+    """Result of reading a file; absent, empty, broken and unreadable are four different things to an operator."""
 
     READ = "read"
     ABSENT = "absent"
@@ -88,24 +88,24 @@ class ConfigFile:
     value: dict[Any, Any] | None = None
     problems: tuple[str, ...] = ()
     is_backup_broken: bool = False
-    """Whether the copy was asked too and is no good either, with which a broker does not start."""
+    """True if the backup was read too and is broken as well; a broker does not start with it."""
     refused: dict[Any, Any] | None = None
-    """What JSON says that a broker does not take, of the file or else of the copy."""
+    """Value that is valid JSON but that a broker rejects, from the file or else from the backup."""
 
     @property
     def is_backup(self) -> bool:
-        """Whether the value is that of the copy."""
+        """True if the value comes from the backup."""
         return self.read_path == f"{self.path}.bak"
 
     @property
     def is_database(self) -> bool:
-        """Whether the value is that of a database."""
+        """True if the value comes from a database."""
         return self.read_path in DATABASES
 
 
 @dataclass(frozen=True)
 class TopicConfig:
-    """What `topics.json` says of a topic; None where it says nothing."""
+    """A topic in `topics.json`; None for what is not set."""
 
     name: str
     read_queue_count: int | None
@@ -189,7 +189,7 @@ def whole_topics(config: ConfigFile) -> frozenset[str] | None:
 
 
 def are_topics_lost(files: Mapping[FileKind, Sequence[Entry]]) -> bool:
-    """Whether a broker wrote its configuration here, and its topics are gone, and so is their copy.
+    """True if a broker wrote its configuration here, and both its topics and their backup are gone.
 
     Args:
         files: of the store, by kind. What the message store writes without a broker tells nothing.
@@ -204,7 +204,7 @@ def are_topics_lost(files: Mapping[FileKind, Sequence[Entry]]) -> bool:
 
 
 def has_broker_config(files: Mapping[FileKind, Sequence[Entry]]) -> bool:
-    """Whether files beside the one of the topics are there that only a broker writes."""
+    """True if there are files, apart from the topics file, that only a broker writes."""
     paths = {entry.path for entry in files.get(FileKind.CONFIG, ())}
     return bool(_written(paths) - {*_WITHOUT_BROKER, TOPICS})
 
@@ -228,7 +228,7 @@ def topic_entry(name: str, queue_count: int, attributes: Mapping[str, str] | Non
 
 
 def changed_at(config: ConfigFile) -> int | None:
-    """When the broker last changed what a file holds, in ms; None where it does not say so (`DataVersion`)."""
+    """Time of the broker's last change of a file's content, in ms; None where it has none (`DataVersion`)."""
     version = config.value.get("dataVersion") if config.value else None
     return _integer(version.get("timestamp")) if isinstance(version, dict) else None
 
@@ -343,7 +343,7 @@ def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | Non
 
 
 def _is_topic(entry: object) -> bool:
-    """Whether a broker takes an entry of the table of topics, whatever it lacks."""
+    """True if a broker accepts an entry of the topic table, whatever it lacks."""
     if not isinstance(entry, dict) or not isinstance(entry.get("attributes"), dict | None):
         return False
     order = entry.get("order")
@@ -358,7 +358,7 @@ def _is_topic(entry: object) -> bool:
 
 
 def _are_offsets(table: object) -> bool:
-    """Whether a broker takes a table of consumer offsets; it refuses the file because of a single other value."""
+    """True if a broker accepts a table of consumer offsets; one value of another type makes it refuse the file."""
     if table is None:
         return True
     if not isinstance(table, dict) or not all(isinstance(queues, dict) for queues in table.values()):

@@ -19,7 +19,7 @@ def read_config(view: StoreView, path: str) -> ConfigFile:
 
 
 def read_configs(view: StoreView, paths: Iterable[str]) -> dict[str, ConfigFile]:
-    """The same of several files, by their paths."""
+    """Read several configuration files, keyed by path."""
     configs = {path: read_config_file(view, path) for path in paths}
     stored = [path for path in STORED if path in configs]
     if stored and has_config_database(view):
@@ -47,7 +47,7 @@ class StoreConfigs:
 
 
 def has_config_database(view: StoreView) -> bool:
-    """Whether a directory of `DATABASES` has files, or cannot be listed."""
+    """True if a directory of `DATABASES` has files, or cannot be listed."""
     try:
         directories = {entry.path for entry in view.list("config") if entry.is_directory}
         return any(entry.is_file for path in directories.intersection(DATABASES) for entry in view.list(path))

@@ -1,4 +1,4 @@
-"""Reads what a broker knows of its tiered store (`config/tieredStoreMetadata.json`), and finds its segments in files.
+"""Reads the metadata of a tiered store (`config/tieredStoreMetadata.json`), and finds its segments in files.
 
 Broker: `DefaultMetadataStore`, `FileSegmentMetadata`, `PosixFileSegment`, `MessageStoreUtil`.
 """
@@ -51,7 +51,7 @@ class TieredSegment(NamedTuple):
 
 @dataclass(frozen=True)
 class TieredStore:
-    """What the metadata says.
+    """Metadata of a tiered store.
 
     Attributes:
         root: directory of the segments, relative to the store; None where they are not in the store.
@@ -63,24 +63,24 @@ class TieredStore:
 
     @property
     def is_used(self) -> bool:
-        """Whether the metadata is there and names a segment, or cannot be read."""
+        """True if the metadata is there and names a segment, or cannot be read."""
         return self.config.state is not ConfigState.ABSENT and (self.config.value is None or bool(self.segments))
 
 
 def read_tiered(view: StoreView) -> TieredStore:
-    """Read the metadata, or its `.bak`, and look for the segments. Never raises for what is broken in it."""
+    """Read the metadata, or its `.bak`, and find the segments. Never raises for damage in it."""
     config = read_config(view, METADATA)
     root = tiered_root(view) if config.value else None
     return TieredStore(config, root, tuple(_segments(view, root, config.value or {})))
 
 
 def is_coda(size: int, head: bytes) -> bool:
-    """Whether a range of a log segment (its size, its first 8 bytes) ends an old one: a length, a magic and a time."""
+    """True if a range of a log segment (its size, its first 8 bytes) ends an old one: a length, a magic and a time."""
     return size == _CODA_SIZE and head[4:8] == _CODA_MAGIC
 
 
 def what_is_no_store(view: StoreView) -> str:
-    """What a directory is that holds no store of a broker, as a part of a sentence.
+    """Describe a directory that holds no store of a broker, as a part of a sentence.
 
     Raises:
         UnreadableError: a directory in it may not be listed.

@@ -121,7 +121,7 @@ class QueueDatabase:
 
     @property
     def is_read(self) -> bool:
-        """Whether what it holds is known: all rows, or that a broker does not open it either."""
+        """True if the content is known: all rows were read, or a broker does not open it either."""
         return self.failure in (None, RocksFailure.DOES_NOT_OPEN)
 
     @cached_property

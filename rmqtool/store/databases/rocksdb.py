@@ -30,7 +30,7 @@ from rmqtool.store.view import DirectoryView, Entry, StoreView
 LIBRARY: Final = "rocksdict"
 HOW_TO_INSTALL: Final = "install rmqtool[rocksdb] to read it"
 MEMORY_BYTES: Final = 4 << 30
-"""What the reading process may take."""
+"""Memory limit of the reading process."""
 TABLE_FORMAT: Final = rocksdb_reader.TABLE_FORMAT_MAX
 """Version of the format of tables that brokers read."""
 SILENCE_S: Final = 120.0
@@ -84,13 +84,13 @@ class RowBatch(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Whether the library that reads databases is there."""
+    """True if the library that reads databases is installed."""
     return find_spec(LIBRARY) is not None
 
 
 @dataclass
 class RocksReading:
-    """One reading of a database; after `batches` has ended, what came of it.
+    """One reading of a database; after `batches` has ended, also its result.
 
     Attributes:
         families: names of all column families, once it is open.
@@ -230,7 +230,7 @@ class _ReadingEndedError(Exception):
 
 
 def _exactly(pipe: IO[bytes], length: int) -> bytes:
-    """So many bytes of the pipe.
+    """Read exactly this number of bytes from the pipe.
 
     Raises:
         _ReadingEndedError: it ended before, or nothing came for too long.
@@ -257,7 +257,7 @@ def _exit_text(status: int, diary: IO[bytes]) -> str:
 
 
 def _one_line(text: bytes) -> str:
-    """What the library says, without its own name for the directory."""
+    """The library's message, without its own name for the directory."""
     line = " ".join(text.decode("utf-8", "replace").split())
     return "".join(char for char in line.replace("./", "") if char.isprintable())
 

@@ -1,4 +1,4 @@
-"""Whether the files of a RocksDB are in use, by their names and the one that names its manifest."""
+"""Tell from file names and CURRENT, which names the manifest, if the files of a RocksDB are in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CURRENT_MAX: Final = 64
 
 
 def has_to_open(view: StoreView, entries: Sequence[Entry]) -> bool:
-    """Whether a RocksDB is in use, or is one without rows that a broker may fail to open.
+    """True if a RocksDB is in use, or is one without rows that a broker may fail to open.
 
     Without CURRENT a broker makes a new database; a CURRENT that names no manifest is an error to it.
     """
@@ -35,7 +35,7 @@ def has_to_open(view: StoreView, entries: Sequence[Entry]) -> bool:
 
 
 def is_rocksdb_used(entries: Iterable[Entry]) -> bool:
-    """Whether a RocksDB has tables, or a write-ahead log that is not empty."""
+    """True if a RocksDB has tables, or a write-ahead log that is not empty."""
     return any(
         entry.name.endswith(".sst") or (entry.size and entry.name.endswith(".log") and entry.name[:-4].isdigit())
         for entry in entries

@@ -1,4 +1,4 @@
-"""Checks the configuration: whether it is there, can be read, and what it says of queues that are there."""
+"""Checks the configuration: presence, readability, and agreement with the existing queues."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rmqtool.verify.survey.queue_map import QueueMap
 
 _OWN_GROUPS: Final = "CID_RMQ_SYS_"
-"""What the names of a broker's own groups begin with; it creates them when it needs them."""
+"""Prefix of the names of a broker's own groups; it creates them when it needs them."""
 
 
 def read_store_configs(store: Store) -> dict[str, ConfigFile]:
@@ -48,7 +48,7 @@ def read_store_configs(store: Store) -> dict[str, ConfigFile]:
 def config_findings(
     context: VerifyContext, configs: Mapping[str, ConfigFile], log: SplitResult | None
 ) -> Iterator[Finding]:
-    """What only a backup has, and what contradicts the queues.
+    """Findings about configuration that only a backup has, or that contradicts the queues.
 
     Args:
         log: the merged result of all splits, which knows of messages that are in no queue yet; None where not all of
@@ -68,7 +68,7 @@ def config_findings(
 
 
 def queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> QueueEnd:
-    """What tells the end of a plain queue, once what the log has for it is dispatched; None where there is no queue."""
+    """A function for the end of a plain queue once the log is dispatched; it returns None where there is no queue."""
     missing_ends: dict[QueueKey, int] = {}
     for topic, queue_id, is_batch, first, count, *_ in log.missing if log is not None else ():
         if not is_batch:
@@ -96,7 +96,7 @@ def consumer_findings(
 
     @cache
     def begin_of(name: QueueKey) -> int | None:
-        """The first unit that leads into the log, or the end where all lead below it; None without a unit."""
+        """First unit that leads into the log, or the end where all lead below it; None without a unit."""
         queue = context.queues.get(name)
         if queue is None:
             return None

@@ -1,4 +1,4 @@
-"""Checks names and lengths of the commitlog's files, and what else lies in its directories."""
+"""Checks names and lengths of the commit log's files, and other files in its directories."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def misnamed_files(store: Store) -> dict[str, Finding]:
 
 
 def _is_lone_and_odd(store: Store, segment: Segment) -> bool:
-    """Whether the log is one file of zeros whose name no broker gives."""
+    """True if the log is one file of zeros whose name no broker gives."""
     size = store.commitlog_file_size
     if store.commitlog != (segment,) or not store.log_file_size.is_shown or segment.start % size == 0:
         return False
@@ -177,7 +177,7 @@ def _misnamed(store: Store, segment: Segment, start: int, text: str) -> Finding:
 
 
 def _holder(store: Store, start: int, wrong: Segment) -> str | None:
-    """Another file in which a full file that begins there would lie."""
+    """Another file that would contain a full file with this start; None without one."""
     end = start + store.commitlog_file_size
     others = (segment for segment in store.commitlog if segment is not wrong)
     return next((segment.path for segment in others if segment.start < end and start < segment.end), None)
@@ -188,14 +188,14 @@ def _has_its_name(segment: Segment) -> bool:
 
 
 def _is_next_to_others(store: Store, segment: Segment, start: int) -> bool:
-    """Whether a file that begins there would continue the log, or be all of it."""
+    """True if a file with this start would continue the log, or be all of it."""
     others = [other.start for other in store.commitlog if other.path != segment.path]
     is_next = not others or any(abs(other - start) == store.commitlog_file_size for other in others)
     return start >= 0 and is_next and _holder(store, start, segment) is None
 
 
 def _told_starts(view: StoreView, segment: Segment, looked_at: int = _LOOKED_AT) -> Counter[int]:
-    """Where the file begins by what its first records say of their own places, and how many say so.
+    """Starts of the file by its first records' own offsets, with the number of records for each.
 
     One record may be damaged, several agree only on the truth.
     """
@@ -270,7 +270,9 @@ def fences(store: Store) -> list[Entry]:
 
 
 def openable_segments(store: Store, account: Account) -> tuple[list[Segment], list[Finding]]:
-    """The log's files that can be opened; one that cannot, or what one has lost since, is an unreadable range."""
+    """The log's files that can be opened; one that cannot, or a part that one has lost since, is an
+    unreadable range.
+    """
     segments, findings = [], []
     for segment in store.commitlog:
         try:

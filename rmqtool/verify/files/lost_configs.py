@@ -58,7 +58,7 @@ NAMED_MAX: Final = 5
 def lost_configs(
     store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile] | None = None
 ) -> Iterator[Finding]:
-    """What cannot be read of a broker's configuration, and what it does not contain though the store shows it.
+    """Configuration that cannot be read, or that lacks entries though the store shows them.
 
     Args:
         configs: all files of it that are there; None reads them.
@@ -114,7 +114,7 @@ def topics_without_entry(store: Store, known: ConfigFile) -> list[str]:
 def _topics_without_entry(
     store: Store, rules: BrokerRules, known: ConfigFile, configs: Mapping[str, ConfigFile]
 ) -> Iterator[Finding]:
-    """Findings about them: no more than a note where somebody may have deleted the topic.
+    """Findings about topics without an entry: no more than a note where somebody may have deleted the topic.
 
     One was lost where a broker wrote the configuration and what is left is not whole, and where a message was stored
     after the last change of the file, which a deletion is. A clock that was set back can look like the latter, so that
@@ -152,7 +152,7 @@ def _topics_without_entry(
 
 
 def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
-    """The finding that the progress of the consumers is gone, where the store shows that there were some.
+    """Finding that the progress of the consumers is lost, where the store shows that there were some.
 
     Broker: `BrokerController`, which makes a `LmqConsumerOffsetManager` with `enableLmq=true`.
     """
@@ -209,7 +209,7 @@ def _lost_offsets(store: Store, rules: BrokerRules, configs: Mapping[str, Config
 
 
 def _lost_groups(configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
-    """The finding that the settings of consumer groups are gone: each group that has offsets was configured."""
+    """Finding that settings of consumer groups are lost: each group that has offsets was configured."""
     groups, offsets = configs.get(GROUPS), configs.get(CONSUMER_OFFSETS)
     is_there = groups is not None and (groups.value is not None or groups.is_backup_broken)
     if is_there or offsets is None:
@@ -223,7 +223,7 @@ def _lost_groups(configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
 
 
 def _groups_with_retries(store: Store, rules: BrokerRules, configured: Collection[str]) -> set[str]:
-    """The groups that have failed to consume a message: a broker has put it into a topic that is named for them.
+    """Groups that failed to consume a message: a broker has put it into a topic that is named for them.
 
     A pop consumer's is named for its topic too.
     """
@@ -236,7 +236,7 @@ def _groups_with_retries(store: Store, rules: BrokerRules, configured: Collectio
 
 
 def _newest_by_topic(store: Store, rules: BrokerRules, names: Collection[str]) -> dict[str, int]:
-    """When the last message of topics was stored, in ms, as far as their queues can be read."""
+    """Store time of the last message of topics, in ms, as far as their queues can be read."""
     newest: dict[str, int] = {}
     with suppress(UnreadableError, UnsupportedError), open_reader(store, rules, quickly=True) as reader:
         for name in queue_names(store):
@@ -249,7 +249,6 @@ def _newest_by_topic(store: Store, rules: BrokerRules, names: Collection[str]) -
 
 
 def _messages_by_topic(store: Store, rules: BrokerRules, names: Collection[str]) -> dict[str, int]:
-    """How many messages the queues of topics have, as far as they can be read."""
     counts = dict.fromkeys(names, 0)
     queues = [(topic, queue_id) for topic, queue_id in queue_names(store) if topic in counts]
     if queues:

@@ -1,4 +1,4 @@
-"""Says what units and index entries point to where the log is not: below its start, after its end."""
+"""Reports units and index entries that point outside the log: below its start, after its end."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def entries_outside(context: VerifyContext, file: IndexMap, log_end: int) -> Ite
 
 
 def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpoint | None) -> Iterator[Finding]:
-    """What is missing in the index, and what a start would drop."""
+    """Findings about messages that are missing in the index, and entries that a start would drop."""
     if context.store.settings.makes_index is False:
         return  # what it has is of an earlier time, and not continued
     if not context.store.index_files:
@@ -145,7 +145,7 @@ def newest_start(units: OffsetRuns, below: int) -> tuple[int, int]:
 
 
 def units_into(context: VerifyContext, begin: int, end: int) -> int:
-    """How many units point into [begin, end) of the log."""
+    """Number of units that point into [begin, end) of the log."""
     return sum(queue.count_in(context.open_file, begin, end)[0] for _, queue in context.queues_into(begin, end))
 
 
@@ -167,7 +167,7 @@ def newest_record(context: VerifyContext) -> tuple[int, int]:
 
 @dataclass
 class IndexFiles:
-    """What the index files show by themselves.
+    """Results of the index files alone.
 
     Attributes:
         is_known: whether every file with an entry was checked.
@@ -211,7 +211,7 @@ def read_index(store: Store, account: Account, digest: LogDigest | None = None) 
 
 
 def _is_empty(store: Store, entry: Entry, account: Account, index: IndexFiles) -> bool:
-    """Whether a file has no entry, which needs no slot count; any other is a finding, and not checked."""
+    """True if a file has no entry, which needs no slot count; any other is a finding, and not checked."""
     part = account.file(entry.path, entry.size)
     try:
         with closing(store.view.open(entry.path)) as source:

@@ -44,7 +44,7 @@ _DISPATCHED: Final = "consumequeue_physical_offset"
 
 
 def state_findings(store: Store, rules: BrokerRules, *, broker_runs: bool = False) -> Iterator[Finding]:
-    """How the broker stopped, whether a repair did, and what could not be looked at."""
+    """Findings about the last stop of the broker, an unfinished repair, and paths that could not be read."""
     matters = not broker_runs and may_hold_messages(store)  # a running broker has it; without messages nothing is lost
     for entry in store.files.get(FileKind.ABORT, ()) if matters else ():
         yield finding("store.abort-present", entry.path, "the broker did not stop cleanly")
@@ -105,7 +105,7 @@ def extension_findings(store: Store) -> Iterator[Finding]:
 
 
 def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResult | None) -> Iterator[Finding]:
-    """What the checkpoint says against what log and queues hold.
+    """Compare the checkpoint with log and queues.
 
     Args:
         log: the merged result of all splits; None where not all of the log was scanned.

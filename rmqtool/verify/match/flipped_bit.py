@@ -50,7 +50,7 @@ def flipped_bits(stored_crc: int, computed_crc: int, body_length: int) -> list[F
 
 
 def _logarithms(registers: set[int], limit: int) -> list[int]:
-    """After how many steps below the limit the register of a flip is one of these."""
+    """Numbers of steps below the limit after which the register of a flip is one of these."""
     if limit <= 0:
         return []
     # A power of two, so that bodies of about one length share what is worked out for the stride.
@@ -72,7 +72,7 @@ def _logarithms(registers: set[int], limit: int) -> list[int]:
 
 @lru_cache(maxsize=STRIDES_KEPT)
 def _baby_steps(stride: int) -> dict[int, int]:
-    """The registers that fewer steps than a stride lead to, with how many."""
+    """Registers that fewer steps than a stride lead to, with the number of steps."""
     steps: dict[int, int] = {}
     register = _POLYNOMIAL
     for step in range(stride):

@@ -36,7 +36,7 @@ class _FileEntries(NamedTuple):
 
 @dataclass
 class IndexMatch:
-    """The comparison of one chunk; what records with a doubtful header put into the index is not judged."""
+    """The comparison of one chunk; index entries of records with a doubtful header are not judged."""
 
     context: VerifyContext
     lookup: RowsLookup
@@ -86,7 +86,7 @@ class IndexMatch:
             self.missing.append((first, last, len(run), is_first, is_last))
 
     def _are_tags(self, expected: ExpectedIndex) -> Array:
-        """Which entries are those of tags: a record's last one, if it has any. A delayed record may have none."""
+        """Mask of the entries for tags: a record's last one, if it has any. A delayed record may have none."""
         if not self.context.index_rules.index_tags:
             return np.zeros(len(expected.key_hashes), np.bool_)
         offsets = expected.physical_offsets
@@ -95,7 +95,7 @@ class IndexMatch:
         return np.asarray(is_last)
 
     def _are_of_older_rules(self, expected: ExpectedIndex, is_met: Array, wrong_offsets: Array) -> Array:
-        """Which missing entries are tags of records that were indexed by a version that enters none.
+        """Mask of the missing entries for tags of records that were indexed by a version that enters none.
 
         Such a record has all its other entries, and none that is wrong or was cut off, and a neighbor is such a record
         too. One without other entries is judged by the next ones before and after it.
@@ -153,7 +153,7 @@ class IndexMatch:
                     )
 
     def _met_in_order(self, expected: ExpectedIndex) -> bool:
-        """Whether the entries are exactly those that are expected, in the order in which a broker puts them."""
+        """True if the entries are exactly the expected ones, in the order in which a broker puts them."""
         kernel, lookup, at = load_kernel(KERNEL), self.lookup, 0
         for file in self.context.index:
             begin_ms = file.begin_timestamp_ms
@@ -171,7 +171,7 @@ class IndexMatch:
         return bool(at == len(expected.key_hashes))
 
     def _compare(self, file_entries: _FileEntries, in_order: Array, times: Array, met: Array) -> Array:
-        """Say what is wrong with entries of a file; note which of the expected ones are met.
+        """Report wrong entries of a file; mark the expected ones that are met.
 
         Returns:
             To which physical offsets wrong entries point.

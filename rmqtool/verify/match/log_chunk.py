@@ -1,4 +1,4 @@
-"""A chunk of the log that was scanned: its rows, by physical offset, and what they put into queues and index.
+"""A chunk of the log that was scanned: its rows, by physical offset, and their entries for queues and index.
 
 Batches are gathered until there are enough rows to be worth a comparison with the queues, then the chunk is compared
 and forgotten: so memory is bounded however long a split is. 131,072 rows take 8 MB, their entries about 16 MB.
@@ -50,7 +50,7 @@ class RowsLookup:
         return self.rows[self.index_at(physical_offset)]
 
     def tags_codes(self, physical_offsets: Array) -> Array:
-        """What dispatch puts into the queues for the tags of the records that begin at these places."""
+        """Tags codes that dispatch puts into the queues for the records that begin at these physical offsets."""
         at = np.searchsorted(self._starts, physical_offsets)
         return np.asarray(by_name(self.rows)["tags_code"][at])
 
@@ -72,7 +72,7 @@ class RowsLookup:
 
 
 def is_message(row: Any) -> bool:
-    """Whether a row is a good message."""
+    """True if a row is a good message."""
     return bool(row["verdict"] == Verdict.GOOD and row["magic"] != commitlog.MAGIC_BLANK)
 
 
@@ -98,7 +98,7 @@ class LogChunk:
         self.left_out_bytes = 0
         self._is_past_flush = self._has_entries = False
         self._bad_ranges: list[tuple[Batch, Any]] = []
-        """Beside a running broker: those at the end so far, which are on the disk if what follows is."""
+        """With a running broker: those at the end so far, which are on the disk if later ones are."""
 
     def take(self, batch: Batch) -> None:
         """Take a batch; nothing of it is needed afterwards."""
@@ -124,7 +124,7 @@ class LogChunk:
             self._index.append(ExpectedIndex(keys.key_hashes, keys.physical_offsets, keys.store_timestamps_ms))
 
     def _before_edge(self, rows: Array) -> Any:
-        """The rows before what a running broker may be writing."""
+        """The rows before those that a running broker may be writing."""
         edge, limit_ms = self._context.live_end, self._context.live_ms
         if edge is None:
             return rows

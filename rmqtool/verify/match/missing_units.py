@@ -109,8 +109,6 @@ def _whole_queue(context: VerifyContext, key: TypedQueueKey, runs: list[Missing]
 
 
 class _Classifier:
-    """Finds the reason for each run of missing messages of one queue."""
-
     def __init__(self, context: VerifyContext, files: OpenFiles) -> None:
         self._context = context
         self._files = files
@@ -216,7 +214,7 @@ class _Classifier:
 
 
 def second_findings(context: VerifyContext, runs: Sequence[Missing], whole: SplitResult | None) -> Iterator[Finding]:
-    """What the log says about the database.
+    """Findings about the database from the log.
 
     Args:
         context: of the database.

@@ -51,12 +51,12 @@ class QueueFindings:
     _last: dict[tuple[str, str, str | None, int | None], int] = field(default_factory=dict)
     """The number of the last finding of a kind about a file of a queue."""
     _rests: dict[tuple[str, int, bool], int] = field(default_factory=dict)
-    """The number of the finding that counts what is not described of a queue."""
+    """The number of the finding that counts a queue's units that are not described."""
     _described: Counter[tuple[str, int, bool]] = field(default_factory=Counter)
     _described_in_all: int = 0
 
     def describes(self, queue: QueueMap) -> bool:
-        """Whether one more unit of a queue is described."""
+        """True if one more unit of a queue is described."""
         name = queue.topic, queue.queue_id, queue.is_batch
         if self._described[name] >= OF_QUEUE_MAX or self._described_in_all >= OF_SPLIT_MAX:
             return False
@@ -96,7 +96,7 @@ class QueueFindings:
 
 
 def rest_message(count: int) -> str:
-    """What is said of units that are counted only."""
+    """Message about units that are only counted."""
     return f"{count} more units that do not match" if count > 1 else "one more unit that does not match"
 
 
@@ -143,7 +143,7 @@ class QueueMatch:
     _places: RecordPlaces = field(init=False)
 
     def run(self, expected: dict[TypedQueueKey, QueueEntries]) -> None:
-        """Compare all queues; what is expected and has no unit becomes `missing`."""
+        """Compare all queues; expected entries without a unit become `missing`."""
         all_mismatches: list[Mismatch] = []
         open_file = self.context.open_file
         present = set[TypedQueueKey]()
@@ -179,7 +179,7 @@ class QueueMatch:
             self._note_missing(key, entries, np.flatnonzero(open_entries))
 
     def _queues(self, expected: Iterable[TypedQueueKey]) -> Iterator[tuple[TypedQueueKey, QueueMap]]:
-        """The queues with files that have units into the chunk, or should have; one map at a time is in memory."""
+        """Queues with files that have units into the chunk, or should have; one map at a time is in memory."""
         known = set[TypedQueueKey]()
         for name, queue in self.context.queues_into(self.lookup.begin, self.lookup.end):
             if queue.units.touches(self.lookup.begin, self.lookup.end):
@@ -192,7 +192,7 @@ class QueueMatch:
                 yield key, without_units
 
     def _resolved(self, queue: QueueMap, units: Array) -> Array:
-        """The units with the tags code of the queue's extension where they have an address that leads to one."""
+        """Units with the tags code of the queue's extension where they have an address that leads to one."""
         extension_files = self.context.store.extensions.get((queue.topic, queue.queue_id))
         if extension_files is None:
             return units
@@ -209,7 +209,7 @@ class QueueMatch:
         return resolved
 
     def _without_other_delay(self, mismatches: list[Mismatch]) -> list[Mismatch]:
-        """The units of a delay level less those that all have one other delay: the broker was set to other delays."""
+        """Units of a delay level, but none if all have one other delay, to which the broker was set."""
         delays = set()
         for mismatch in mismatches:
             row = self.lookup.at(int(mismatch.unit["physical_offset"]))
@@ -224,7 +224,7 @@ class QueueMatch:
     def _compare(
         self, queue: QueueMap, places: Array, units: Array, entries: QueueEntries | None
     ) -> tuple[Array, list[Mismatch]]:
-        """Which entries have no unit, and which units do not agree with an entry."""
+        """Mask of the entries without a unit, and the units that do not agree with an entry."""
         offsets = units["physical_offset"].astype(np.int64)
         if entries is None:
             return np.empty(0, np.bool_), [
@@ -245,7 +245,7 @@ class QueueMatch:
         return without_unit, mismatches
 
     def _settle(self, mismatches: list[Mismatch]) -> None:
-        """Say of each unit that does not agree what is wrong with it, or with its record."""
+        """Report the error of each unit that does not agree, or of its record."""
         rest: dict[int, tuple[Mismatch, int]] = {}
         for mismatch in mismatches:
             queue, unit = mismatch.queue, mismatch.unit
@@ -272,7 +272,7 @@ class QueueMatch:
             self.findings.add_rest(first.queue, of_rest)
 
     def _of_message(self, mismatch: Mismatch, row: Any) -> Finding:
-        """What is wrong with a unit that points to the start of a good message."""
+        """Finding for a unit that points to the start of a good message."""
         unit, queue, place, queue_offset = mismatch.unit, mismatch.queue, mismatch.place, mismatch.queue_offset
         topic, kept_out = self.lookup.topic(row), self.context.dispatch.rules.put_keeps_out
         say = partial(self._finding, mismatch)
@@ -331,7 +331,7 @@ class QueueMatch:
         return say("consumequeue.wrong-tags-code", text, expected=str(record_code), found=str(code))
 
     def _blames_record(self, mismatch: Mismatch, row: Any) -> bool:
-        """Whether the log itself says that the unit is right and the record's header is not; see `is_misplaced`.
+        """True if the log itself shows that the unit is right and the record's header is not, as in `is_misplaced`.
 
         The record's own missing entry is settled with it.
         """
@@ -382,12 +382,12 @@ class QueueMatch:
 
 
 def _claimed_offset(mismatch: Mismatch) -> int:
-    """The queue offset that a unit gives its record: a batch unit says it, the others stand for it."""
+    """Queue offset that a unit gives its record: in a batch unit its field, else its place."""
     return int(mismatch.unit["base_queue_offset"]) if mismatch.queue.is_batch else mismatch.place
 
 
 def _equal(queue: QueueMap, places: Array, units: Array, entries: QueueEntries, at: Array) -> Array:
-    """Which units say the same as the entry at the same physical offset."""
+    """Mask of the units that equal the entry at their physical offset."""
     same = (units["record_size"] == entries.record_sizes[at]) & (units["tags_code"] == entries.tags_codes[at])
     if "store_timestamp_ms" in (units.dtype.names or ()):
         same &= units["store_timestamp_ms"] == entries.store_timestamps_ms[at]

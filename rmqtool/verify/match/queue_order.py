@@ -47,7 +47,6 @@ class MissingRun(NamedTuple):
     is_further: bool = False
 
     def has(self, queue_offset: int) -> bool:
-        """Whether it is one of the missing queue offsets."""
         return self.first <= queue_offset < self.first + self.length
 
 
@@ -215,12 +214,11 @@ def _in_order(queue_runs: list[QueueRun]) -> list[QueueRun]:
 
 
 def _is_alone(queue_runs: Sequence[QueueRun]) -> bool:
-    """Whether a queue has one record only."""
     return len(queue_runs) == 1 and queue_runs[0].count == 1
 
 
 def _meets(offset_ranges: Sequence[tuple[int, int]], first: int, end: int) -> bool:
-    """Whether any run has a queue offset in [first, end).
+    """True if any run has a queue offset in [first, end).
 
     Args:
         offset_ranges: the runs, sorted by their begin; each ends where the furthest of those up to it does.
@@ -235,7 +233,7 @@ def _misplaced(
     strays: Sequence[tuple[int, int, TypedQueueKey]],
     damaged_between: DamagedBetween,
 ) -> list[MisplacedRecord]:
-    """Strays that lie where a missing message was written, and whose headers are off by a little.
+    """Strays that are where a missing message was written, and whose headers are off by a little.
 
     Either the queue is another one, or the queue offset, where no damage stands between the stray and its neighbor. A
     header in which both are wrong is not recognized. What damage can have held is not looked for in other queues.
@@ -266,7 +264,9 @@ def _misplaced(
 def _fits(
     run: MissingRun, place: int, queue_offset: int, queue: TypedQueueKey, damaged_between: DamagedBetween
 ) -> int | None:
-    """The missing queue offset that a stray among the run's neighbors must have; None where that is none, or open."""
+    """The missing queue offset that a stray among the run's neighbors must have; None where there is
+    none, or several.
+    """
     if queue != run.queue:
         # Damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have.
         if queue[2] or len(queue[0]) != len(run.queue[0]) or not run.has(queue_offset):

@@ -1,4 +1,4 @@
-"""Looks up what the log has around a record, in its own queue and in one whose unit claims it."""
+"""Looks up the log around a record, in its own queue and in one whose unit claims it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RecordPlaces:
         self._sound = lookup.good & (lookup.rows["prepared_transaction_offset"] != TOMBSTONE)
 
     def is_misplaced(self, queue: QueueMap, unit: Any, place: int, row: Any, queue_offset: int | None) -> bool:
-        """Whether the log says that a record belongs where a unit claims it; see `is_misplaced`.
+        """True if the log shows that a record belongs where a unit claims it, as in `is_misplaced`.
 
         Args:
             place: of the unit, counted in units.
@@ -98,7 +98,7 @@ class RecordPlaces:
         return own != name or claim > own_claim or not self._has_another_for(name, claim[0], row)
 
     def _has_another_for(self, name: TypedQueueKey, queue_offset: int, row: Any) -> bool:
-        """Whether a record before one has a header that is off by one field from a message its queue lacks.
+        """True if a record before one has a header that is off by one field from a message its queue lacks.
 
         Then that header is wrong, and what follows in the queue is right.
         """
@@ -122,7 +122,6 @@ class RecordPlaces:
         return False
 
     def _own(self, row: Any) -> TypedQueueKey | None:
-        """The queue that a record names."""
         key = queue_key(self._lookup.topic(row), int(row["queue_id"]))
         names: Iterable[TypedQueueKey] = ((*key, False), (*key, True), *self._expected)
         return next((name for name in names if self._entry(name, int(row["physical_offset"])) is not None), None)
@@ -137,7 +136,7 @@ class RecordPlaces:
         return at if is_there else None
 
     def _said(self, name: TypedQueueKey, physical_offset: int) -> tuple[int, int]:
-        """The queue offsets [first, end) that a record says."""
+        """Queue offsets [first, end) in the record's header."""
         entries, at = self._expected[name], self._entry(name, physical_offset)
         first = int(entries.queue_offsets[at])
         return first, first + (int(entries.batch_sizes[at]) if entries.is_batch else 1)
@@ -176,7 +175,7 @@ class RecordPlaces:
         return Neighbors(before and before[1], after and after[1], is_damaged)
 
     def _beyond(self, name: TypedQueueKey, start: int, stop: int) -> _Beyond:
-        """What lies in a part of the log outside the chunk; it is not whole if it is too long to be read."""
+        """Summary of a part of the log outside the chunk; it is not whole if it is too long to be read."""
         at, first, last = start, None, None
         while at < stop and self._reads_left > 0:
             self._reads_left -= 1
@@ -225,7 +224,6 @@ class RecordPlaces:
         return before, after
 
     def _at_unit(self, name: TypedQueueKey, place: int) -> Record | None:
-        """The record that a plain queue's unit points to."""
         queue = self._context.queues.get(name[:2])
         if name[2] or queue is None or place < 0:
             return None
@@ -239,7 +237,7 @@ class RecordPlaces:
 
 
 def _is_in(name: TypedQueueKey, record: Record) -> bool:
-    """Whether a plain queue takes a record; none takes one that was prepared or rolled back."""
+    """True if a plain queue takes a record; none takes one that was prepared or rolled back."""
     is_dispatched = not record.sys_flag & system_flag.TRANSACTION_PREPARED
     return is_dispatched and (record.topic_raw, record.queue_id, False) == name
 
@@ -248,7 +246,7 @@ def _is_in(name: TypedQueueKey, record: Record) -> bool:
 
 
 class Neighbors(NamedTuple):
-    """What the log has of one queue around a physical offset, a record there left out.
+    """The log's records of one queue around a physical offset, a record there left out.
 
     Attributes:
         end_before: the queue offset after the nearest record before; None where none is known.
@@ -262,28 +260,28 @@ class Neighbors(NamedTuple):
 
     @property
     def are_known(self) -> bool:
-        """Whether there is a record on either side."""
+        """True if there is a record on either side."""
         return self.end_before is not None or self.start_after is not None
 
     @property
     def are_joined(self) -> bool:
-        """Whether the two follow each other, so that nothing belongs between them."""
+        """True if the two follow each other, so that nothing belongs between them."""
         return self.end_before is not None and self.end_before == self.start_after
 
     def is_continued_by(self, first: int, end: int) -> bool:
-        """Whether a record with the queue offsets [first, end) continues the sequence."""
+        """True if a record with the queue offsets [first, end) continues the sequence."""
         return not self.are_joined and (self.end_before == first or self.start_after == end)
 
     def leave_room_for(self, first: int, end: int) -> bool:
-        """Whether the queue offsets [first, end) lie between the two."""
+        """True if the queue offsets [first, end) are between the two."""
         return (self.end_before or 0) <= first and (self.start_after is None or end <= self.start_after)
 
     def may_lack(self, first: int, end: int) -> bool:
-        """Whether damage between the records may have held the queue offsets [first, end)."""
+        """True if damage between the records may have held the queue offsets [first, end)."""
         return self.are_known and self.is_damaged and self.leave_room_for(first, end)
 
     def lack(self, first: int, end: int) -> bool:
-        """Whether exactly the queue offsets [first, end) are missing between the records, and no damage held them."""
+        """True if exactly the queue offsets [first, end) are missing between the records, and no damage held them."""
         fits = self.end_before in (None, first) and self.start_after in (None, end)
         return self.are_known and fits and not self.is_damaged
 
@@ -297,7 +295,7 @@ def is_misplaced(
     is_text: bool = True,
     bytes_before: int = OFFSETS_END,
 ) -> bool:
-    """Whether the log itself says that a record belongs to another place; see the rule above.
+    """True if the log itself shows that a record belongs to another place, by the rule above.
 
     Args:
         own: around the record in the queue that it names.

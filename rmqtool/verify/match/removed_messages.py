@@ -69,7 +69,7 @@ class RemovedMessages:
         return max((run.last_physical_offset for run in (*self.removed, *self.doubtful)), default=-1)
 
     def explains(self, filler: Finding) -> bool:
-        """Whether the messages before a queue's first unit, where filler stands, were removed and none is lacking."""
+        """True if the messages before a queue's first unit, where filler is, were removed and none is lacking."""
         topic = topic_bytes(filler.topic or "")
         queues = {run.queue[:2] for run in self.lacking}
         return filler.queue_offset == 0 and topic in self.ends and (topic, filler.queue_id) not in queues
@@ -158,7 +158,7 @@ def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> Removed
 
 
 def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes, int]:
-    """Where in the log the first queue of each topic began again; topics of which none did are left out."""
+    """Physical offset at which the first queue of each topic began again; topics without one are left out."""
     by_queue: defaultdict[TypedQueueKey, list[Missing]] = defaultdict(list)
     for run in runs:
         if is_deletable(topic_text(run.topic)):
@@ -195,7 +195,7 @@ def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes
 
 
 def _live_start(context: VerifyContext, log: Log, key: TypedQueueKey, queue: QueueMap) -> _LiveStart | None:
-    """The start of a queue, if its record says that it belongs there."""
+    """The start of a queue, if its record confirms it; else None."""
     place, physical_offset = int(queue.units.runs["begin"][0]), int(queue.units.runs["first"][0])
     try:
         if queue.is_batch:

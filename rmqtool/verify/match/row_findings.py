@@ -1,4 +1,4 @@
-"""What the rows of a chunk say by themselves: damage, tombstones, times that go back, versions that cannot read."""
+"""Findings from the rows of a chunk alone: damage, tombstones, times that go back, versions that cannot read."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) ->
 
 
 def _is_damaged_time(time_ms: int, earlier_ms: int, later_ms: int) -> bool:
-    """Whether no clock shows a time: it is 0, or one flipped bit makes it fit between its neighbors.
+    """True if no clock shows a time: it is 0, or one flipped bit makes it fit between its neighbors.
 
     Neighbors that are far apart prove nothing: a flipped bit makes any time fit somewhere between them.
     """
@@ -194,7 +194,7 @@ def _damage(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[i
 
 
 def _flip(walk: Walk, row: Any) -> dict[str, Any]:
-    """The flipped bit of a body, and what CRC was stored and found."""
+    """The flipped bit of a body, and the stored and the computed CRC."""
     judged: Row = walk.judge(int(row["physical_offset"]) - walk.split.physical_offset)
     if judged.verdict != Verdict.BODY_CRC_MISMATCH or judged.topic_length <= 0:
         return {}
@@ -233,7 +233,7 @@ _BLOCK: Final = 1 << 20
 
 
 def are_copies(context: VerifyContext, walk: Walk, start: int, end: int) -> bool:
-    """Whether the log's last bytes, at physical offsets [start, end), are records that stand elsewhere in it.
+    """True if the log's last bytes, at physical offsets [start, end), are copies of other records of it.
 
     They may be cut: zeros in their ends, after the header, count as what did not arrive.
     """
@@ -252,7 +252,7 @@ def are_copies(context: VerifyContext, walk: Walk, start: int, end: int) -> bool
 
 
 def _is_at(context: VerifyContext, physical_offset: int, source: ByteSource, position: int, size: int) -> bool:
-    """Whether the log holds the same bytes at a physical offset."""
+    """True if the log holds the same bytes at a physical offset."""
     segment = next(
         (candidate for candidate in context.store.commitlog if candidate.start <= physical_offset < candidate.end), None
     )

@@ -1,4 +1,4 @@
-"""Checks splits of the log: every record, and what queues and index say about the same chunk.
+"""Checks splits of the log: every record, and the agreement of queues and index with the chunk.
 
 One split after the other wherever a runner wants it, or several threads on one large file.
 """
@@ -41,7 +41,7 @@ _REGRESS: Final = "commitlog.store-time-regress"
 
 @dataclass
 class PartResult:
-    """What the check of one part of a file yields, and what tells whether it fits to its neighbors."""
+    """Result of the check of one part of a file, with the data that shows if it fits its neighbors."""
 
     outcome: SplitOutcome
     result: SplitResult
@@ -118,7 +118,7 @@ def merge_parts(parts: Sequence[PartResult], walk: Walk, context: VerifyContext)
 
 
 def _settle(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
-    """What only the end of a file tells: whether its last record is whole, and what is untouched after it."""
+    """Findings that need the end of a file: if its last record is whole, and untouched bytes after it."""
     if not walk.split.more_follows:
         _check_last(walk, context, result)
         _check_tail(walk, context, result)
@@ -136,7 +136,7 @@ def _compare_chunk(
     of_queues: QueueFindings,
     of_second: QueueFindings,
 ) -> None:
-    """Compare a chunk with queues, database and index, add what it comes to, and forget it."""
+    """Compare a chunk with queues, database and index, add the result, and forget the chunk."""
     if chunk.is_empty:
         return
     lookup = chunk.lookup()
@@ -177,7 +177,7 @@ def _compare_chunk(
 
 
 def _agrees(context: VerifyContext, chunk: LogChunk, lookup: RowsLookup) -> bool:
-    """Whether the units of all queues are those of the chunk, as far as that is seen without asking each queue."""
+    """True if the units of all queues are those of the chunk, as far as that is seen without reading each queue."""
     messages = chunk.plain_messages() if context.order is not None and not context.batch_queues else None
     if context.order is None or messages is None:
         return False
@@ -241,7 +241,7 @@ def _check_last(walk: Walk, context: VerifyContext, result: SplitResult) -> None
 
 
 def _check_tail(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
-    """Times that go back up to the end of the log are one finding: the clock was set back, or records came back."""
+    """Report times that go back up to the end of the log as one finding: a clock was set back, or records came back."""
     if context.live_end is not None or not any(finding.id == _REGRESS for finding in result.findings):
         return
     again = replace(walk, digest=None, columns_only=False, at_hand=None)

@@ -30,11 +30,11 @@ WRONG_UNITS: Final = frozenset(
 """Findings after which the units of a queue do not tell how far its messages were dispatched."""
 
 REPEATED: Final = "commitlog.queue-offset-repeated"
-"""What is wrong with a record that has another one's queue offset may be its queue."""
+"""Finding type for a record with another one's queue offset; the error may be in its queue."""
 _RUNS_MAX = 1000
 """Runs of missing messages that are named."""
 _FURTHER = b"%LMQ%"
-"""What the names of queues begin with that records only name beside their own."""
+"""Prefix of queues that records only name beside their own."""
 
 
 class Doubts:
@@ -70,7 +70,7 @@ class _Counter:
         self._ends = list(accumulate((end for _, end in ranges), max))
 
     def between(self, behind: int, before: int) -> int:
-        """How many ranges begin before `before`, of which one ends after `behind`; 0 where none does."""
+        """Number of ranges that begin before `before`, of which one ends after `behind`; 0 where none does."""
         count = bisect_left(self._starts, before)
         return count if count and self._ends[count - 1] > behind else 0
 
@@ -146,7 +146,7 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
 
 
 def record_off_by_one(log: Log, misplaced: MisplacedRecord) -> Record | None:
-    """The record, where its own header is what puts it out of order; others may be named beside its queue."""
+    """The record, where its own header puts it out of order; it may name further queues."""
     try:
         record = read_record(log, misplaced.physical_offset)
     except UnreadableError:

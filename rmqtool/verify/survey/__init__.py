@@ -1,1 +1,1 @@
-"""What each check of the log starts from: queues and index read alone, the options, what was read of each file."""
+"""Input of each check of the log: queues and index read alone, the options, results of each file."""

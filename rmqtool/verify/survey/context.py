@@ -1,4 +1,4 @@
-"""What a run looks at and by which rules: options, and the context that every split is checked in."""
+"""Scope and rules of a run: options, and the context that every split is checked in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REGRESS_MARGIN_MS: Final = 1000
 
 
 class Depth(Enum):
-    """How much is checked; each level holds the one before."""
+    """Extent of the checks; each level includes the one before."""
 
     STRUCTURE = "structure"
     """Names, sizes, queues and index by themselves, checkpoint and configuration: the log is not read."""
@@ -41,7 +41,7 @@ class Depth(Enum):
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What a person may choose.
+    """Options of a person.
 
     Attributes:
         slice_number, slice_count: check every `slice_count`-th split, from the `slice_number`-th on (from 1).
@@ -71,7 +71,7 @@ class VerifyOptions:
 
 @dataclass(frozen=True)
 class VerifyContext:
-    """What is known before the first split of the log is scanned, the same for all splits.
+    """Facts known before the first split of the log is scanned, the same for all splits.
 
     Attributes:
         order: the units of `queues`, where these are in a database.
@@ -147,18 +147,18 @@ class VerifyContext:
 
     @property
     def crosses(self) -> bool:
-        """Whether log, queues and index are compared."""
+        """True if log, queues and index are compared."""
         return self.options.depth is Depth.FULL
 
     @property
     def has_all_queues(self) -> bool:
-        """Whether every message should be in one of the queues that were read."""
+        """True if every message should be in one of the queues that were read."""
         is_second_read = self.second is not None or self.order is not None
         return self.store.are_queues_known and (self.store.queue_kind != "mixed" or is_second_read)
 
     @property
     def has_file_queues(self) -> bool:
-        """Whether every message should be in a queue that is made of files."""
+        """True if every message should be in a queue that is made of files."""
         return self.store.queue_kind == "file"
 
 

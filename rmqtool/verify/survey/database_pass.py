@@ -44,7 +44,7 @@ class DatabaseQueueMap(QueueMap):
         return self.directory, None
 
     def read(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:  # noqa: ARG002 - as every queue
-        """Places and units of [begin, end); what the database has not is left out."""
+        """Places and units of [begin, end); those that the database lacks are left out."""
         assert self.database is not None
         rows = self.database.between((self.topic, self.queue_id), begin, end)
         units = np.empty(len(rows), UNIT.dtype)
@@ -73,7 +73,7 @@ def database_queue(database: QueueDatabase, name: QueueName) -> DatabaseQueueMap
 
 
 class DatabaseQueues(Mapping[QueueKey, QueueMap]):
-    """The queues of a database; each is looked at when it is asked for."""
+    """The queues of a database; each is read on access."""
 
     def __init__(self, database: QueueDatabase) -> None:
         self._database = database
@@ -96,7 +96,7 @@ class DatabaseQueues(Mapping[QueueKey, QueueMap]):
 
 
 def database_findings(database: QueueDatabase, log_minimum: int) -> Iterator[Finding]:
-    """What is wrong with a database by itself."""
+    """Findings about a database alone."""
     say = partial(finding, file=database.directory)
     if database.failure is RocksFailure.DOES_NOT_OPEN:
         yield say("rocksdb.not-loadable", message=database.reason)
@@ -156,7 +156,7 @@ def _of_queue(database: QueueDatabase, name: QueueName, log_minimum: int) -> Ite
 
 
 def log_end_findings(database: QueueDatabase | None, log_end: int) -> Iterator[Finding]:
-    """Whether a database knows of more than the log has."""
+    """Findings about records that a database knows after the log's end."""
     if database is not None and database.dispatched is not None and database.dispatched > log_end:
         text = f"CHECKPOINT_TOPIC is {database.dispatched}, the commit log ends at {log_end}"
         yield finding("rocksdb.ahead-of-log", database.directory, text, physical_offset=database.dispatched)

@@ -63,9 +63,9 @@ class EntrySums:
 
 
 BLOCK_ENTRIES: Final = 1 << 17
-"""With what is made of them about as much as a core keeps in its cache."""
+"""With intermediate values, about as much as a core keeps in its cache."""
 BLOCK_ENTRY_BYTES: Final = 64
-"""What an entry takes with all that is made of it while its block is checked."""
+"""Memory for an entry and its intermediate values while its block is checked."""
 SLOTS_AT_A_TIME: Final = 1 << 20
 COMPILED_FROM_ENTRIES: Final = 1 << 20
 """Entries of a file from which loading the compiled loop pays."""
@@ -91,7 +91,7 @@ class IndexMap:
 
     @property
     def is_zero(self) -> bool:
-        """Whether nothing was ever entered, and no file before handed anything on."""
+        """True if nothing was ever entered, and no earlier file handed anything on."""
         return not (self.count or self.begin_timestamp_ms or self.end_timestamp_ms or self.end_physical_offset)
 
     def position(self, number: int) -> int:
@@ -114,7 +114,7 @@ class IndexMap:
         yield from self._read(open_file, [(stop, high)])
 
     def has_sum(self, summed: SummedEntries, first_number: int, expected: Sequence[Array]) -> bool:
-        """Whether expected entries are those of a part, of which only the sum is at hand; see `parts`.
+        """True if expected entries are those of a part, of which only the sum is at hand, as in `parts`.
 
         Args:
             expected: hashes, physical offsets and times, as many as were summed.
@@ -266,7 +266,7 @@ class IndexPass:
         )
 
     def _last_entry(self, source: ByteSource, capacity: int) -> int:
-        """Number of the last entry with any byte that is not zero; an entry of zeros is none, for no record is."""
+        """Number of the last entry that is not zeros; no record makes an entry of zeros."""
         start, end = self._entries_at, self._entries_at + capacity * ENTRY_SIZE
         longest = 1 << 12
         for low, high in reversed(list(source.extents(start, end))):
@@ -280,7 +280,7 @@ class IndexPass:
         return 0
 
     def _chains(self, source: ByteSource, count: int) -> tuple[Array, OffsetRuns, EntrySums | None]:
-        """Compare every entry's previous one with what the hashes say; the newest entry of each slot."""
+        """Compare every entry's previous one with the one its hash requires; return the newest entry of each slot."""
         latest = np.zeros(self.slot_count, np.int32)
         runs = RunsBuilder(may_repeat=True)
         sums = EntrySums.of(count) if is_worth(count, COMPILED_FROM_ENTRIES) else None
@@ -418,7 +418,7 @@ class EntryBlock(NamedTuple):
 
 
 class BlockChains(NamedTuple):
-    """What the chains of a block show.
+    """Chains of a block.
 
     Attributes:
         expected: the entry that each should lead to.
@@ -430,7 +430,7 @@ class BlockChains(NamedTuple):
 
 
 def entry_block(first_number: int, raw: bytearray, slot_count: int, sums: EntrySums | None) -> EntryBlock:
-    """What entries say by themselves; with `sums` the compiled kernel tells it, and adds to them."""
+    """Fields of entries alone; with `sums` the compiled kernel reads them, and adds to the sums."""
     entries = np.frombuffer(raw, _DTYPE)
     if sums is None:
         offsets = entries["physical_offset"].astype(np.int64)
@@ -459,7 +459,7 @@ def plain_chains(block: EntryBlock, latest: Array) -> BlockChains:
 
 
 def compiled_chains(block: EntryBlock, latest: Array) -> BlockChains:
-    """The same, without the sort that takes most of the time for a full index file; uses the block's slots up."""
+    """Chains of a block, without the sort that takes most of the time for a full index file; uses the slots up."""
     raw = np.frombuffer(block.raw, np.uint8)
     wrong = load_kernel(KERNEL).slot_chains(raw, block.first_number, latest, block.slots)
     is_right = not (wrong or block.has_negative)

@@ -27,7 +27,7 @@ BUCKET_ROWS: Final = 1 << 16
 BUCKETS_MAX: Final = 1 << 13
 BLOCK_ROWS: Final = 1 << 20
 BLOCK_ROW_BYTES: Final = 256
-"""What a row of a block takes while the block is sorted: it is copied several times."""
+"""Memory for a row of a block while the block is sorted, which copies it several times."""
 _STORED: Final = row_type()
 _ROW: Final = np.dtype([("queue", "i4"), *((name, _STORED[name].newbyteorder("=")) for name in _STORED.names or ())])
 _NOT_LOOKED_UP: Final = -2
@@ -103,7 +103,7 @@ class LogOrder:
         return [self._names[number] for number in np.unique(np.concatenate(numbers)).tolist()] if numbers else []
 
     def agrees(self, begin: int, end: int, messages: RowColumns, topics: Sequence[bytes]) -> bool:
-        """Whether the units that point into [begin, end) are exactly those of messages, each in one queue.
+        """True if the units that point into [begin, end) are exactly those of messages, each in one queue.
 
         Args:
             messages: in the order of the log.

@@ -1,4 +1,4 @@
-"""One queue after its files were looked at alone: which places hold what, and where its units point to, as runs.
+"""One queue after its files were read alone: its places, and the targets of its units, as runs.
 
 A store may have a million queues, whose maps take some 2 KB each. So they are in memory while there is room, and in a
 temporary file from there on: of those the process keeps a name, a place and the range of the log that their units point
@@ -76,7 +76,7 @@ class OffsetRuns:
         ]
 
     def touches(self, begin: int, end: int) -> bool:
-        """Whether a run may have members that point into [begin, end)."""
+        """True if a run may have members that point into [begin, end)."""
         return bool(len(self._touching(begin, end)))
 
     def inner(self, begin: int, end: int) -> tuple[int, int] | None:
@@ -87,7 +87,7 @@ class OffsetRuns:
         return (int(places[first]), int(places[behind - 1])) if behind - first > 1 else None
 
     def chosen(self, places: Array, physical_offsets: Array, begin: int, end: int) -> Array:
-        """Which members of one of the ranges point into [begin, end) and lie in a run."""
+        """Mask of the members of one of the ranges that point into [begin, end) and are in a run."""
         inside = (physical_offsets >= begin) & (physical_offsets < end)
         touched = self._touching(begin, end)
         if len(touched) > RUNS_APART:
@@ -148,7 +148,7 @@ class RunsBuilder:
             self._samples.append((place + sampled, offsets[sampled]))
 
     def finish(self) -> OffsetRuns:
-        """What was taken."""
+        """The runs so far."""
         return OffsetRuns(
             np.concatenate(self._runs) if self._runs else np.empty(0, RUN),
             np.concatenate([places for places, _ in self._samples] or [np.empty(0, np.int64)]),
@@ -209,7 +209,7 @@ class QueueMap:
 
     @property
     def unit_type(self) -> np.dtype[Any]:
-        """What a unit has for columns."""
+        """Columns of a unit."""
         return _BATCH_UNIT if self.is_batch else _UNIT
 
     @property
@@ -231,7 +231,7 @@ class QueueMap:
         return (file.path, (place - file.first) * self.unit_size) if file else (self.directory, None)
 
     def read(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
-        """Places and units of [begin, end); what cannot be read is zero, what no file holds is left out."""
+        """Places and units of [begin, end); unreadable ones are zero, those outside all files are left out."""
         dtype = self.unit_type
         places, units = [np.empty(0, np.int64)], [np.empty(0, dtype)]
         for file in self.files:
@@ -255,7 +255,7 @@ class QueueMap:
     def differing(
         self, open_file: Open, begin: int, end: int, expected: QueueEntries | None
     ) -> tuple[Array, Array] | None:
-        """The same as `pointing_into`; None where a look at them all shows that they are those expected."""
+        """Units as from `pointing_into`; None where a check of all of them shows that they are those expected."""
         ranges = self.units.ranges(begin, end)
         if expected is None or len(ranges) != 1 or self.unit_type.itemsize != consumequeue.UNIT_SIZE:
             return self.pointing_into(open_file, begin, end)
@@ -286,7 +286,7 @@ class QueueMap:
         return all_places[order], all_units[order]
 
     def count_in(self, open_file: Open, begin: int, end: int) -> Span:
-        """How many units point into [begin, end), and the place of the first one (-1 without)."""
+        """Number of units that point into [begin, end), and the place of the first one (-1 without)."""
         count, first = 0, -1
         for low, high in self.units.ranges(begin, end):
             whole = self.units.runs[(self.units.runs["begin"] <= low) & (self.units.runs["end"] >= high)]
@@ -307,7 +307,7 @@ MEMORY_MAX: Final = 1 << 60
 """Bytes of maps that stay in memory without a limit."""
 MAP_BYTES: Final = 1536
 FILE_BYTES: Final = 256
-"""What a map takes in memory without its arrays, and each of its files."""
+"""Memory for a map without its arrays, and for each of its files."""
 
 
 class _Content(msgspec.Struct, array_like=True, frozen=True):

@@ -1,4 +1,4 @@
-"""Looks at the files of each queue alone: names, lengths, which units count, their order, what lies after the end.
+"""Checks the files of each queue alone: names, lengths, valid units, their order, bytes after the end.
 
 A file is read whole, 6 MB as a rule; the rest of the memory is that of `queue_map`.
 """
@@ -39,7 +39,7 @@ Kinds = NDArray[np.int8]
 
 @dataclass
 class QueuePass:
-    """What is gathered of one queue, file by file and block by block.
+    """Collects the results of one queue, file by file and block by block.
 
     Args:
         file_size: bytes of a full file of the queue.
@@ -308,7 +308,7 @@ class QueuePass:
 
 
 SEEN_BYTES: Final = 4096
-"""What a queue takes of which a digest recalls what was seen."""
+"""Memory for a queue whose results a digest recalls."""
 _ALL: Final = 1 << 60
 
 
@@ -329,7 +329,7 @@ class QueueLook:
         self._seen: list[object] = []
 
     def __call__(self, queue: QueueFiles) -> Seen[QueueMap]:
-        """What is to see of one queue."""
+        """Result for one queue."""
         store = self._store
         file_size = store.batch_file_size if self._is_batch else store.consumequeue_file_size
         one = QueuePass(queue, self._is_batch, file_size, store.commitlog_file_size, self._log_minimum, self._account)
@@ -338,11 +338,13 @@ class QueueLook:
         return seen_by(one, [path for path, _, _ in files], terms, store.view.open, self._digest)
 
     def note(self, seen: Seen[QueueMap]) -> None:
-        """Take what was seen of a queue, in the order of the queues: another look compares the whole."""
+        """Take the result of a queue, in the order of the queues: another look compares the whole."""
         if self._digest is not None:
             self._seen.append(seen)
 
     @property
     def seen(self) -> list[object]:
-        """What tells whether another look saw the very same; nothing equals it where nothing was kept."""
+        """Objects that equal those of another look only if it saw the very same; nothing equals them where nothing was
+        kept.
+        """
         return self._seen if self._digest is not None or not self.queues else [object()]

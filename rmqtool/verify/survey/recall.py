@@ -84,7 +84,7 @@ class SeenSplits:
             self._digest.notes[(split.source.identity, split.physical_offset), QUESTION] = placed
 
     def _queue_files(self, context: VerifyContext) -> Mapping[str, Hashable]:
-        """Identities of the queues' files before anything is compared with them; none where there are very many."""
+        """Identities of the queues' files before anything is compared with them; empty where there are very many."""
         queues = context.queues.values() if len(context.queues) <= QUEUES_MAX else ()
         paths = [file.path for queue in queues for file in queue.files]
         known = identities(paths, context.store.view.open, self._digest)
@@ -117,7 +117,7 @@ class FilePass(Protocol[Result_co]):
 
 @dataclass(frozen=True, eq=False)
 class Seen(Generic[Result_co]):
-    """What a pass came to; it equals itself only, so that it tells whether a later pass saw the very same."""
+    """Result of a pass; it equals itself only, so that it shows if a later pass saw the very same."""
 
     result: Result_co
     findings: tuple[Finding, ...]
@@ -127,7 +127,7 @@ class Seen(Generic[Result_co]):
 def seen_by(
     one: FilePass[Result_co], paths: Iterable[str], terms: Hashable, open_file: Open, digest: LogDigest | None
 ) -> Seen[Result_co]:
-    """What a pass comes to, run or recalled; its account holds it.
+    """Result of a pass, run or recalled; its account holds it.
 
     Args:
         paths: all files that it reads.

@@ -1,4 +1,4 @@
-"""What the check of one split of the log yields: small, picklable, and merged in any grouping."""
+"""Result of the check of one split of the log: small, picklable, and merged in any grouping."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ is the first of its chunk and the last the last of it."""
 
 @dataclass
 class SplitResult:
-    """Findings, counts, and what only all splits together can judge.
+    """Findings, counts, and data that only all splits together can judge.
 
     Attributes:
         begin, end: physical offsets of the first record, and after the last record or bad range; records of an older
@@ -116,7 +116,8 @@ def merge(results: Iterable[SplitResult]) -> SplitResult:
 
 
 def _append(runs: list[Missing], run: Missing, last_runs: dict[TypedQueueKey, int]) -> None:
-    """Add a run, or lengthen the queue's last one, which is of another chunk: neither has another message in between.
+    """Add a run, or lengthen the queue's last one, which is of another chunk: neither has another
+    message in between.
 
     Args:
         last_runs: number of each queue's last run.
