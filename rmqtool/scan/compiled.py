@@ -37,7 +37,7 @@ _LOADING: Final = Lock()
 
 @functools.cache
 def is_available() -> bool:
-    """Whether kernels can be compiled here, or loaded; several threads may ask, and memory is taken once."""
+    """True if kernels can be compiled here, or loaded; several threads may ask, and memory is taken once."""
     with _LOADING:
         numba_bytes = _numba_bytes()
         try:
