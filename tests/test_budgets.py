@@ -24,6 +24,7 @@ OWN_FILE_LINES_MIN = 100
 OWN_FILES = {
     "rmqtool/answer/": "each is the answer to one command",
     "rmqtool/commands/": "each is a command, which is loaded when it is typed",
+    "rmqtool/dump/": "each reads one kind of file, and is imported when that is to be shown",
     "rmqtool/findings/": "each is one chapter of the catalogue, which `registry` joins",
     "rmqtool/fixtures/damages/": "each is one kind of damage, which the catalogue of damages joins",
     "rmqtool/fixtures/recipe": "each is a recipe, or what a store that is made of one must come to",
