@@ -14,6 +14,7 @@ from rmqtool.errors import RefusedError, RmqtoolError, WriteError
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
 from rmqtool.repair.machine.journal import JournalState, journals
+from rmqtool.repair.machine.plan import OWN_DIRECTORY
 from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.repair.machine.undo import discard_all, is_unsettled, settle, undo_latest
 from tests.repair.small_stores import (
@@ -223,12 +224,12 @@ def test_a_fence_whose_journal_is_gone_is_not_lowered(quick_path: Path) -> None:
     trial = Trial(quick_path, "recovery")
     places, apply = trial.fresh()
     assert killed_at(trial.total // 2, apply)
-    places.own.rename(quick_path / "lost")
+    (places.root / OWN_DIRECTORY).rename(quick_path / "lost")
     for end in (undo_latest, settle):
         with pytest.raises(RefusedError, match="journal"):
             end(places)
     assert is_fenced(places)
-    (quick_path / "lost").rename(places.own)
+    (quick_path / "lost").rename(places.root / OWN_DIRECTORY)
     undo_latest(places)
     assert trial.is_original(places)
 

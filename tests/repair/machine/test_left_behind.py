@@ -10,6 +10,7 @@ import pytest
 from rmqtool.errors import UnreadableError
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.journal import journals
+from rmqtool.repair.machine.plan import OWN_DIRECTORY
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import repairs, settle, undo_latest
@@ -27,7 +28,7 @@ def test_the_staging_of_a_killed_run_goes(places: StorePaths, tmp_path: Path, en
     assert callable(end)
     end(places)
     assert files_of(places.root) == before, watch.changes
-    assert not places.own.exists()
+    assert not (places.root / OWN_DIRECTORY).exists()
 
 
 def test_empty_directories_of_a_killed_run_go_beside_the_store_too(tmp_path: Path) -> None:

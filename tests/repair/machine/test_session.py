@@ -15,6 +15,7 @@ import pytest
 from rmqtool.errors import RefusedError
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
+from rmqtool.repair.machine.plan import OWN_DIRECTORY
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import settle, undo_latest
@@ -53,7 +54,7 @@ def test_a_second_run_is_refused_and_told_who_is_at_work(places: StorePaths, tmp
                 second()
             assert re.search(rf"another rmqtool \(pid {run.pid}, since \d{{4}}-\d\d-\d\dT", str(told.value))
         assert (staging / "built").exists()
-    assert not places.own.exists()
+    assert not (places.root / OWN_DIRECTORY).exists()
     assert (places.root / "lock").exists() == has_lock
     apply_plan(plan, places)
 
@@ -66,7 +67,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next_one(places: StorePaths) -
         with Session(places) as session, session.staging() as staging:
             assert not left.exists()
             assert list(places.staging.iterdir()) == [staging]
-    assert not places.own.exists()
+    assert not (places.root / OWN_DIRECTORY).exists()
 
 
 def test_nothing_shows_of_a_run_that_changed_nothing(places: StorePaths) -> None:

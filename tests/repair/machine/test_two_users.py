@@ -17,6 +17,7 @@ import pytest
 from rmqtool.errors import RefusedError, RmqtoolError
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
+from rmqtool.repair.machine.plan import OWN_DIRECTORY
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, repairs, settle, undo_latest
@@ -100,12 +101,14 @@ def test_what_root_repairs_the_owner_rolls_back(places: StorePaths, name: str, u
     assert as_user(ROOT, lambda: repair(places, name), umask) is None
     others = {str(path) for path in places.root.rglob("*") if path.lstat().st_uid != OWNER}
     assert others == set()
-    open_to_all = {str(path) for path in places.own.rglob("*") if path.lstat().st_mode & 0o007}
-    assert open_to_all == {str(path) for path in places.own.rglob("files/*") if path.lstat().st_mode & 0o007}
+    open_to_all = {str(path) for path in (places.root / OWN_DIRECTORY).rglob("*") if path.lstat().st_mode & 0o007}
+    assert open_to_all == {
+        str(path) for path in (places.root / OWN_DIRECTORY).rglob("files/*") if path.lstat().st_mode & 0o007
+    }
     assert as_user(OWNER, lambda: repairs(places)) is None
     assert as_user(OWNER, lambda: undo_latest(places), umask) is None
     assert files_of(places.root) == before
-    assert not places.own.exists()
+    assert not (places.root / OWN_DIRECTORY).exists()
 
 
 @pytest.mark.parametrize("name", PLANS)
