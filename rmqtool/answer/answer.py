@@ -31,6 +31,8 @@ from rmqtool.sides.unread import ReadBy, UnreadFiles
 from rmqtool.store.directory import SIZE_UNKNOWN
 from rmqtool.store.dledger_files import with_dledger_log
 
+# The verdict on a store: what matters most of what was seen, and never more than what was looked at allows.
+
 NAMED_MAX: Final = 3
 """Files or kinds of files that a headline names; the rest is counted."""
 
@@ -273,6 +275,8 @@ def unknown_to_repair(
     except UnknownSizeError as error:
         yield str(error).removeprefix(f"{store.view.label}: ")
 
+
+# Sums findings up for a verdict as they come; none is kept, for a badly damaged store has very many.
 
 ABORT: Final = "store.abort-present"
 TAIL: Final = "commitlog.resurrected-tail"

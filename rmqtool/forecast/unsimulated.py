@@ -107,6 +107,9 @@ def _texts(conf: BrokerConf, store: Store) -> Iterator[str]:
             yield f"{name}={value!r} is taken literally: nothing in it is expanded, and a blank is a part of the name"
 
 
+# Which stores no start is simulated of; light, for `info` asks too, and must not wait for numpy.
+
+
 def demand_simulated(store: Store, rules: BrokerRules) -> None:
     """Refuse a store of which no start is simulated.
 

@@ -541,6 +541,11 @@ def set_twins_aside(entries_by_kind: dict[FileKind, list[Entry]]) -> None:
             entries_by_kind[kind] = [entry for entry in entries_by_kind[kind] if entry.path in kept]
 
 
+# Tells whether a log file was cut: a queue unit, or a record of its own, reaches over the file's end.
+# A broker never writes a record across the end of a log file, so the file was longer when that record was written. A
+# unit is not believed where the log has a record at its place that ends inside the file, or where the next unit of its
+# queue leads into what it names: then the unit's size is damaged.
+
 _UNIT: Final = struct.Struct(">qiq")
 _FRAME: Final = struct.Struct(">ii")
 _WALKED_MAX: Final = 64 << 10
@@ -616,6 +621,8 @@ def _look(source: ByteSource, end: int, ends_inside: Callable[[int], bool]) -> t
             stop = start
     return crosses, highest
 
+
+# File sizes that nothing in a store proves: what is assumed, as sentences, and where an assumption will not do.
 
 SIZE_UNKNOWN: Final = (
     "nothing shows the size of a full file, on which it depends whether a broker starts; give it with --log-file-size "

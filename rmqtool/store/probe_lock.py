@@ -24,6 +24,10 @@ from typing import Final
 
 from rmqtool.store.file_kinds import is_broker_directory
 
+# Where files of a store lie outside of it: a log in directories of its own, and directories behind links.
+# A broker keeps `lock`, `checkpoint` and `abort` in the root of its store and nowhere else, so a directory beside one
+# of them belongs to the store there.
+
 _ROOT_FILES: Final = ("lock", "checkpoint", "abort")
 
 

@@ -74,6 +74,10 @@ from rmqtool.verify.survey.queue_pass import QueueLook
 from rmqtool.verify.survey.recall import SeenSplits
 from rmqtool.verify.survey.result import Missing, SplitResult, Summary, merge
 
+# Remembers which splits of the log are done, so that a run with a time limit continues where the last one stopped.
+# The file is JSON and lies wherever the person wants it, never in the store. A split counts as done as long as its file
+# has the same size and modification time.
+
 _FORMAT: Final = "rmqtool-verify-state-2"
 _SIZE_MAX: Final = 1 << 30
 _MISSING: Final = ("missing", "missing_in_second")

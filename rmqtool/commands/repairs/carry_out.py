@@ -48,6 +48,8 @@ from rmqtool.store.location import relative_to_store
 from rmqtool.store.log_owner import doubtful_link
 from rmqtool.store.view import open_directory
 
+# A saved plan: written whole, and with the command's own options, so that `--apply` need not be given them again.
+
 _LEAVES_PLAN_ALONE: Final = frozenset({"master", "conf", "show_lost"})
 """Options that say where a plan is made or how it is shown, and not what it is."""
 
@@ -130,6 +132,9 @@ def _from_json(annotation: Any, value: Any, path: Path) -> Any:
     if isinstance(converted, int) and converted < 0:
         raise UnreadableError(f"{path}: not a saved plan")
     return converted
+
+
+# What a repair must not do without a person's consent: the plan is shown, its losses are named, and asked about.
 
 
 def demand_agreement(planned: PlannedRun) -> None:

@@ -339,6 +339,10 @@ def _grouped(numbers: Int32s, queue_ids: Int32s) -> tuple[NDArray[np.intp], list
     return order, [0, *starts.tolist(), int(keys.size)]
 
 
+# What a chunk of the log puts into its queues, gathered until there are enough rows to be worth grouping them.
+# A batch of the scan holds a few thousand rows, so that each of many queues gets a few dozen of them at a time; what is
+# done queue by queue is done many times as fast for tens of thousands at once.
+
 ROWS_MAX: Final = 1 << 17
 """Rows of a full chunk; they take 8 MB, their entries about as much."""
 ROW_BYTES: Final = 2048

@@ -126,6 +126,11 @@ def open_queue(source: QueueSource, name: QueueName, *, quickly: bool = False) -
     return kind.open(source, name, quickly)
 
 
+# The topics that a store shows where its configuration does not tell whether others were deleted.
+# A broker deletes the queues of a topic and its entry in the configuration. Where that cannot be read and a topic has
+# no queue, one who sees only the log cannot tell a deletion from damage. Broker: `AdminBrokerProcessor#deleteTopic`.
+
+
 def shown_topics(store: Store, configs: StoreConfigs | None = None) -> frozenset[str] | None:
     """The topics that have queues, or that the configuration names; None where nobody doubts the others.
 

@@ -28,6 +28,9 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.index_file import IndexFile
 from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE, DEFAULT_QUEUE_FILE_SIZE
 
+# File sizes by the broker's settings and by the files themselves: a version may not read the name that gives a size.
+# A broker that expects another size than the files have does not start, or leaves them and starts from nothing.
+
 _DEFAULTS: Final = {
     "commitlog_file_size": DEFAULT_LOG_FILE_SIZE,
     "consumequeue_file_size": DEFAULT_QUEUE_FILE_SIZE,

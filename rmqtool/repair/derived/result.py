@@ -344,6 +344,13 @@ def _staged(directory: Path, root: str) -> dict[str, Path]:
 CHECKPOINT_PATH = "checkpoint"
 
 
+# The state in which every broker version starts a repaired store without changing it.
+# Queues and index complete, nothing but zeros after the log's end, a checkpoint that tells the last record, and no
+# `abort`: after a clean stop a broker dispatches nothing again and keeps every index file
+# (`DefaultMessageStore#recover`, `IndexService#load`). Where a product of dispatch is not ours to write, `abort` stays:
+# only a start after a crash makes such a broker catch up.
+
+
 def abort_reason(store: Store, rules: BrokerRules) -> str | None:
     """Why `abort` has to stay; None where the repair writes all that dispatch would."""
     if store.queue_kind == "mixed":

@@ -618,6 +618,11 @@ def _bytes(store: Store, path: str) -> bytes:
         return read_range(source, 0, entry.size)
 
 
+# The steps of `recover` that concern timers, delay levels, compacted topics and configuration that was lost.
+# They are planned for the store as the other steps leave it: only complete queues show what waits. Of two copies of a
+# state, the backup that a broker would read and what log and queues show, the one that repeats or loses less is taken.
+
+
 def with_side_state(
     store: Store, rules: BrokerRules, recovery: PlannedRepair, staging: Path, on_progress: OnProgress | None = None
 ) -> PlannedRepair:
