@@ -48,182 +48,6 @@ from rmqtool.store.location import relative_to_store
 from rmqtool.store.log_owner import doubtful_link
 from rmqtool.store.view import open_directory
 
-# A saved plan: written whole, and with the command's own options, so that `--apply` need not be given them again.
-
-_LEAVES_PLAN_ALONE: Final = frozenset({"master", "conf", "show_lost"})
-"""Options that say where a plan is made or how it is shown, and not what it is."""
-
-
-def save_plan(path: Path, plan: Plan, options: Mapping[str, Any]) -> None:
-    """Write a plan and the options that it was made with.
-
-    Raises:
-        RefusedError: a file that is no plan is there.
-        WriteError: it cannot be written.
-    """
-    replace_own(path, OwnFile.PLAN, json_text({**plan.to_json(), "options": dict(options)}, indent=2) + "\n")
-
-
-def options_to_save(own: Iterable[Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a person gave, by the names that are typed; paths are absolute."""
-    return {flag: _as_json(options[name]) for name, flag in _flags(own) if _is_given(options[name])}
-
-
-def add_saved_options(own: Iterable[Parameter], options: dict[str, Any], path: Path) -> None:
-    """Take the options that are not given from a saved plan.
-
-    Raises:
-        UnreadableError: the file is no saved plan.
-        UsageError: a given option has another value than in the plan.
-    """
-    own = tuple(own)
-    saved = read_saved(path).get("options", {})
-    flags = dict(_flags(own))
-    if not isinstance(saved, dict):
-        raise UnreadableError(f"{path}: not a saved plan")
-    for parameter in own:
-        if (flag := flags.get(parameter.name)) not in saved:
-            continue
-        value = _from_json(parameter.annotation, saved[flag], path)
-        given = options[parameter.name]
-        if _is_given(given) and _as_json(given) != _as_json(value):
-            raise UsageError(f"{flag}: the saved plan has another value; leave it out, or make the plan again")
-        options[parameter.name] = value
-
-
-def _flags(own: Iterable[Parameter]) -> Iterable[tuple[str, str]]:
-    """Name and flag of each option that belongs to a plan."""
-    for parameter in own:
-        info = parameter.annotation.__metadata__[0]
-        if isinstance(info, OptionInfo) and parameter.name not in _LEAVES_PLAN_ALONE:
-            declared = (info.default, *(info.param_decls or ()), f"--{parameter.name.replace('_', '-')}")
-            yield parameter.name, next(text for text in map(str, declared) if text.startswith("--"))
-
-
-def _is_given(value: Any) -> bool:
-    return value is not None and value is not False
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_as_json(part) for part in value]
-    if isinstance(value, Enum):
-        return value.value
-    return str(value.absolute()) if isinstance(value, Path) else value
-
-
-def _from_json(annotation: Any, value: Any, path: Path) -> Any:
-    """A value of the plan as the command line gives it.
-
-    Raises:
-        UnreadableError: it has another type, or is a number that no option takes.
-    """
-    import msgspec
-
-    def of_text(kind: type, text: Any) -> Any:
-        if not isinstance(text, str) or "\0" in text:
-            raise ValueError(text)
-        return kind(text)
-
-    try:
-        converted = msgspec.convert(value, annotation.__origin__, dec_hook=of_text)
-    except (msgspec.ValidationError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"{path}: not a saved plan") from error
-    if isinstance(converted, int) and converted < 0:
-        raise UnreadableError(f"{path}: not a saved plan")
-    return converted
-
-
-# What a repair must not do without a person's consent: the plan is shown, its losses are named, and asked about.
-
-
-def demand_agreement(planned: PlannedRun) -> None:
-    """Show the plan and ask; a program is shown one that is refused.
-
-    Raises:
-        RefusedError: consent is missing, or a saved plan is another one.
-    """
-    request, plan, answer = planned.run.request, planned.plan, planned.answer()
-    if request.output is OutputFormat.TABLE:
-        try:
-            with nullcontext() if request.is_agreed else reader_needed():  # where a person is asked, one must see it
-                planned.show(answer)
-        except BrokenPipeError as error:
-            raise RefusedError(f"{request.store}: the plan could not be shown; nothing was changed") from error
-    try:
-        if request.apply is not None:
-            demand_same(plan, read_saved(request.apply))
-        _demand_floor(planned)
-        if request.copy is None and not request.accept_loss:
-            _demand_whole_log(planned)
-        demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
-    except RefusedError as error:
-        if request.output is not OutputFormat.TABLE:
-            planned.show(answer, applied=False, refused=str(error))
-        raise
-
-
-def _demand_floor(planned: PlannedRun) -> None:
-    """Refuse a plan that leaves the broker worse off, or brings back what somebody deleted.
-
-    A person may have chosen the change and agree to the first, and may have asked for the second.
-    """
-    plan, repair = planned.plan, planned.repair
-    if not (repair.is_chosen and planned.run.request.accept_loss):
-        try:
-            plan.demand_harmless()
-        except RefusedError as error:
-            if repair.is_chosen:
-                raise RefusedError(f"{error}; pass --accept-loss to apply it all the same") from error
-            raise
-    if repair.restored is None or plan.floor is None:
-        return
-    if topics := [topic for topic in plan.floor.restored_topics if topic not in repair.restored]:
-        raise RefusedError(
-            f"the plan brings back topics that were deleted: {', '.join(topics[:NAMED_MAX])}; pass --restore-deleted "
-            "to agree, or rebuild one of them with rebuild --topic"
-        )
-
-
-def _demand_whole_log(planned: PlannedRun) -> None:
-    """Refuse a store of which a directory of the commit log is empty: that of a disk which is not mounted.
-
-    A repair would take what is left for the whole log and remove `abort`, and the messages that the disk has would not
-    be dispatched when it is back.
-    """
-    store = planned.run.opened.store
-    is_asked_for = is_log_missing(store) and planned.plan.loss.without_log > 0  # without any file of it
-    if not is_asked_for and (missing := missing_log(store)) is not None:
-        command = planned.plan.command
-        raise RefusedError(f"{missing.text}; pass --accept-loss to {command} the store without those files")
-
-
-def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
-    """Ask whether the plan is to be carried out, and its losses accepted.
-
-    Raises:
-        RefusedError: the person does not agree, or nobody can be asked.
-    """
-    asks = sys.stdin.isatty() and not is_agreed
-    for number, what in (
-        (
-            plan.loss.without_log,
-            "messages whose commit log files are missing or too short (is the disk of the commit log mounted?)",
-        ),
-        (plan.loss.messages - plan.loss.without_log, "messages that can be read now"),
-        (plan.lowers_floor_by, "messages that consumers get today (at these queue offsets)"),
-    ):
-        if number <= 0 or accept_loss:
-            continue
-        if not asks:
-            raise RefusedError(f"the plan discards {number} {what}; pass --accept-loss to agree")
-        if not typer.confirm(f"Discard {number} {what}? (yes: the plan is applied; no: nothing is changed)", err=True):
-            raise RefusedError("aborted; nothing was changed")
-    if asks and not typer.confirm("Apply this plan? (yes: the store is changed; no: nothing is changed)", err=True):
-        raise RefusedError("aborted; nothing was changed")
-    if not asks and not is_agreed:
-        raise RefusedError("confirmation required: pass --yes to apply, or --dry-run to preview")
-
 
 def open_for_repair(
     request: RepairRequest, options: StoreOptions, messages: Messages, stack: ExitStack
@@ -423,3 +247,180 @@ def _staging(session: Session | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="rmqtool-", ignore_cleanup_errors=True) as name:
         yield Path(name)
+
+
+# What a repair must not do without a person's consent: the plan is shown, its losses are named, and asked about.
+
+
+def demand_agreement(planned: PlannedRun) -> None:
+    """Show the plan and ask; a program is shown one that is refused.
+
+    Raises:
+        RefusedError: consent is missing, or a saved plan is another one.
+    """
+    request, plan, answer = planned.run.request, planned.plan, planned.answer()
+    if request.output is OutputFormat.TABLE:
+        try:
+            with nullcontext() if request.is_agreed else reader_needed():  # where a person is asked, one must see it
+                planned.show(answer)
+        except BrokenPipeError as error:
+            raise RefusedError(f"{request.store}: the plan could not be shown; nothing was changed") from error
+    try:
+        if request.apply is not None:
+            demand_same(plan, read_saved(request.apply))
+        _demand_floor(planned)
+        if request.copy is None and not request.accept_loss:
+            _demand_whole_log(planned)
+        demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
+    except RefusedError as error:
+        if request.output is not OutputFormat.TABLE:
+            planned.show(answer, applied=False, refused=str(error))
+        raise
+
+
+def _demand_floor(planned: PlannedRun) -> None:
+    """Refuse a plan that leaves the broker worse off, or brings back what somebody deleted.
+
+    A person may have chosen the change and agree to the first, and may have asked for the second.
+    """
+    plan, repair = planned.plan, planned.repair
+    if not (repair.is_chosen and planned.run.request.accept_loss):
+        try:
+            plan.demand_harmless()
+        except RefusedError as error:
+            if repair.is_chosen:
+                raise RefusedError(f"{error}; pass --accept-loss to apply it all the same") from error
+            raise
+    if repair.restored is None or plan.floor is None:
+        return
+    if topics := [topic for topic in plan.floor.restored_topics if topic not in repair.restored]:
+        raise RefusedError(
+            f"the plan brings back topics that were deleted: {', '.join(topics[:NAMED_MAX])}; pass --restore-deleted "
+            "to agree, or rebuild one of them with rebuild --topic"
+        )
+
+
+def _demand_whole_log(planned: PlannedRun) -> None:
+    """Refuse a store of which a directory of the commit log is empty: that of a disk which is not mounted.
+
+    A repair would take what is left for the whole log and remove `abort`, and the messages that the disk has would not
+    be dispatched when it is back.
+    """
+    store = planned.run.opened.store
+    is_asked_for = is_log_missing(store) and planned.plan.loss.without_log > 0  # without any file of it
+    if not is_asked_for and (missing := missing_log(store)) is not None:
+        command = planned.plan.command
+        raise RefusedError(f"{missing.text}; pass --accept-loss to {command} the store without those files")
+
+
+def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
+    """Ask whether the plan is to be carried out, and its losses accepted.
+
+    Raises:
+        RefusedError: the person does not agree, or nobody can be asked.
+    """
+    asks = sys.stdin.isatty() and not is_agreed
+    for number, what in (
+        (
+            plan.loss.without_log,
+            "messages whose commit log files are missing or too short (is the disk of the commit log mounted?)",
+        ),
+        (plan.loss.messages - plan.loss.without_log, "messages that can be read now"),
+        (plan.lowers_floor_by, "messages that consumers get today (at these queue offsets)"),
+    ):
+        if number <= 0 or accept_loss:
+            continue
+        if not asks:
+            raise RefusedError(f"the plan discards {number} {what}; pass --accept-loss to agree")
+        if not typer.confirm(f"Discard {number} {what}? (yes: the plan is applied; no: nothing is changed)", err=True):
+            raise RefusedError("aborted; nothing was changed")
+    if asks and not typer.confirm("Apply this plan? (yes: the store is changed; no: nothing is changed)", err=True):
+        raise RefusedError("aborted; nothing was changed")
+    if not asks and not is_agreed:
+        raise RefusedError("confirmation required: pass --yes to apply, or --dry-run to preview")
+
+
+# A saved plan: written whole, and with the command's own options, so that `--apply` need not be given them again.
+
+_LEAVES_PLAN_ALONE: Final = frozenset({"master", "conf", "show_lost"})
+"""Options that say where a plan is made or how it is shown, and not what it is."""
+
+
+def save_plan(path: Path, plan: Plan, options: Mapping[str, Any]) -> None:
+    """Write a plan and the options that it was made with.
+
+    Raises:
+        RefusedError: a file that is no plan is there.
+        WriteError: it cannot be written.
+    """
+    replace_own(path, OwnFile.PLAN, json_text({**plan.to_json(), "options": dict(options)}, indent=2) + "\n")
+
+
+def options_to_save(own: Iterable[Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a person gave, by the names that are typed; paths are absolute."""
+    return {flag: _as_json(options[name]) for name, flag in _flags(own) if _is_given(options[name])}
+
+
+def add_saved_options(own: Iterable[Parameter], options: dict[str, Any], path: Path) -> None:
+    """Take the options that are not given from a saved plan.
+
+    Raises:
+        UnreadableError: the file is no saved plan.
+        UsageError: a given option has another value than in the plan.
+    """
+    own = tuple(own)
+    saved = read_saved(path).get("options", {})
+    flags = dict(_flags(own))
+    if not isinstance(saved, dict):
+        raise UnreadableError(f"{path}: not a saved plan")
+    for parameter in own:
+        if (flag := flags.get(parameter.name)) not in saved:
+            continue
+        value = _from_json(parameter.annotation, saved[flag], path)
+        given = options[parameter.name]
+        if _is_given(given) and _as_json(given) != _as_json(value):
+            raise UsageError(f"{flag}: the saved plan has another value; leave it out, or make the plan again")
+        options[parameter.name] = value
+
+
+def _flags(own: Iterable[Parameter]) -> Iterable[tuple[str, str]]:
+    """Name and flag of each option that belongs to a plan."""
+    for parameter in own:
+        info = parameter.annotation.__metadata__[0]
+        if isinstance(info, OptionInfo) and parameter.name not in _LEAVES_PLAN_ALONE:
+            declared = (info.default, *(info.param_decls or ()), f"--{parameter.name.replace('_', '-')}")
+            yield parameter.name, next(text for text in map(str, declared) if text.startswith("--"))
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_json(part) for part in value]
+    if isinstance(value, Enum):
+        return value.value
+    return str(value.absolute()) if isinstance(value, Path) else value
+
+
+def _from_json(annotation: Any, value: Any, path: Path) -> Any:
+    """A value of the plan as the command line gives it.
+
+    Raises:
+        UnreadableError: it has another type, or is a number that no option takes.
+    """
+    import msgspec
+
+    def of_text(kind: type, text: Any) -> Any:
+        if not isinstance(text, str) or "\0" in text:
+            raise ValueError(text)
+        return kind(text)
+
+    try:
+        converted = msgspec.convert(value, annotation.__origin__, dec_hook=of_text)
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:
+        raise UnreadableError(f"{path}: not a saved plan") from error
+    if isinstance(converted, int) and converted < 0:
+        raise UnreadableError(f"{path}: not a saved plan")
+    return converted
