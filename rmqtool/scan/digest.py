@@ -18,7 +18,8 @@ from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.scan import columns
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row
-from rmqtool.scan.compiled import load_kernel
+from rmqtool.scan.compiled import is_worth, load_kernel
+from rmqtool.scan.plain_rows import COMPILED_FROM_ROWS
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import FRAME_SIZE, Batch
 
@@ -57,12 +58,10 @@ def batch_digests(batch: Batch, rows: numpy.ndarray[Any, Any], *, by_content: bo
 
     digests = Digests(*(numpy.zeros(len(rows), numpy.uint64) for _ in Digests._fields))
     plain: Sequence[int] = range(len(rows))
-    if isinstance(batch.rows, list):
-        rest = batch.rows
-    else:
+    if is_worth(len(rows), COMPILED_FROM_ROWS):
         plain = _compiled(batch, rows, digests, by_content=by_content, record_crc=record_crc)
-        rest = [Row._make(rows[number].item()) for number in plain]
-    for number, row in zip(plain, rest, strict=True):
+    for number in plain:
+        row = Row._make(rows[number].item())
         values = _row_digests(batch, row, by_content=by_content, record_crc=record_crc)
         for column, value in zip(digests, values, strict=True):
             column[number] = value

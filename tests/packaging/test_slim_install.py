@@ -40,6 +40,12 @@ def test_commands_answer_without_a_word_on_what_is_missing(
     assert ran.stdout
 
 
+def test_stores_are_compared_record_by_record(slim: Path, golden: Unpacked, tmp_path: Path) -> None:
+    ran = run([slim / "rmqtool", "diff", golden(CRASHED), golden(DAMAGED)], tmp_path)
+    assert (ran.returncode, ran.stderr) == (3, "")
+    assert "TopicTest" in ran.stdout
+
+
 def test_every_command_shows_its_help(slim: Path, tmp_path: Path) -> None:
     """So its module needs no extra: what does is imported where it is used."""
     imports = "from rmqtool.commands.app import load; from rmqtool.commands.command_list import COMMANDS"

@@ -13,6 +13,7 @@ from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.disk import Disk
 from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.output import apply_to_copy
+from rmqtool.repair.machine.plan import OWN_DIRECTORY
 from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from tests.repair.small_stores import (
     NEW_QUEUE,
