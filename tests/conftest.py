@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,8 +29,11 @@ _LISTED = probe_lock._listed
 def pytest_configure() -> None:
     """Times are printed in UTC, whatever the machine's zone is; a test that is about zones sets its own.
 
-    No test fails because the machine is busy: Hypothesis looks at no clock.
+    No test fails because the machine is busy: Hypothesis looks at no clock. None fails in a shell's background, where
+    ^C is ignored, which processes inherit.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["TZ"] = "UTC"
     time.tzset()
     hypothesis.settings.register_profile(

@@ -28,7 +28,7 @@ def rmqtool(*arguments: str, folder: Path = ROOT, columns: int = 80) -> subproce
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -56,7 +56,7 @@ def modules_after(*arguments: str, folder: Path = ROOT) -> tuple[int, set[str]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     found = re.search(r"^modules (.*)$", ran.stderr, re.MULTILINE)
     assert found, ran.stderr
@@ -65,7 +65,7 @@ def modules_after(*arguments: str, folder: Path = ROOT) -> tuple[int, set[str]]:
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [LINT_IMPORTS, "--no-cache"], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+        [LINT_IMPORTS, "--no-cache"], cwd=folder, capture_output=True, text=True, check=False, timeout=600
     )
 
 

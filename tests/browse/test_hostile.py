@@ -135,7 +135,7 @@ def test_a_terminal_without_a_name_is_told_what_to_set(golden: Unpacked) -> None
         command = [sys.executable, "-m", "rmqtool", "browse", str(golden("5.5.0-clean-basic"))]
         environ = {name: value for name, value in os.environ.items() if name != "TERM"}
         ran = subprocess.run(
-            command, check=False, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, env=environ, timeout=60
+            command, check=False, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, env=environ, timeout=600
         )
     finally:
         os.close(ours)

@@ -28,7 +28,7 @@ def test_an_index_takes_both_and_renders_the_readme(built: Built) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert (ran.returncode, ran.stdout.count("PASSED")) == (0, 2), ran.stdout + ran.stderr
 

@@ -17,7 +17,7 @@ BIN = Path(sys.executable).parent
 
 
 def check(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_the_script_is_that_of_the_cookbook() -> None:

@@ -36,7 +36,7 @@ def test_groff_has_nothing_to_say_of_the_pages(share: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert (ran.returncode, [line for line in ran.stderr.splitlines() if "cannot adjust line" not in line]) == (0, [])
 

@@ -28,7 +28,7 @@ def ran(folder: Path, *arguments: object, **environment: str) -> subprocess.Comp
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

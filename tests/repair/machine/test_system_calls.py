@@ -43,7 +43,7 @@ def traced(folder: Path, name: str, inject: str | None = None) -> StorePaths:
     command += ["-e", f"inject={inject}"] if inject else []
     subprocess.run(
         [*command, sys.executable, "-B", "-c", PROGRAM, str(places.root), name],
-        cwd=ROOT, check=False, capture_output=True, timeout=120,
+        cwd=ROOT, check=False, capture_output=True, timeout=600,
     )  # fmt: skip
     return places
 
@@ -63,7 +63,7 @@ def calls_in(folder: Path) -> list[tuple[str, int]]:
 def works() -> bool:
     if shutil.which("strace") is None:
         return False
-    ran = subprocess.run(["strace", "-qq", "true"], check=False, capture_output=True, timeout=30)
+    ran = subprocess.run(["strace", "-qq", "true"], check=False, capture_output=True, timeout=600)
     return ran.returncode == 0
 
 

@@ -41,7 +41,7 @@ def _browser() -> None:
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     assert BROWSER is not None
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.mark.parametrize("width", [400, 1200])
