@@ -112,7 +112,8 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             low = begin.physical_offset
             if low < high.physical_offset:
                 between = self._between(low, high.physical_offset)
-                tasks = log_tasks(store, [between], self._options.splitting)
+                row_at = None if begin.mark is None else low  # where the options begin may be anywhere
+                tasks = log_tasks(store, [between], self._options.splitting, row_at)
                 values += [(task, low, high.physical_offset) for task in tasks]
         return [InputPartition(value) for value in values]
 

@@ -66,7 +66,7 @@ class RowFilter:
 
     def may_be_between(self, begin: int, end: int) -> bool:
         """True if the filter may accept rows of this range of physical offsets."""
-        low, high = self._offsets
+        low, high = self.offsets
         return begin < high and end > low
 
     def may_be_stored(self, first_ms: int | None, next_first_ms: int | None) -> bool:
@@ -115,7 +115,7 @@ class RowFilter:
         """
         import numpy as np
 
-        low, high = self._offsets
+        low, high = self.offsets
         verdict, places = rows["verdict"], rows["physical_offset"]
         sound = (verdict == Verdict.GOOD) | (verdict == Verdict.STALE)
         blank = sound & (rows["magic"] == commitlog.MAGIC_BLANK)
@@ -174,7 +174,8 @@ class RowFilter:
         return None
 
     @property
-    def _offsets(self) -> tuple[int, int]:
+    def offsets(self) -> tuple[int, int]:
+        """Begin and end of the physical offsets that the filter accepts."""
         low, high = self.from_physical_offset, self.to_physical_offset
         return 0 if low is None else low, JAVA_LONG_MAX if high is None else high
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from benchmarks.logs import record
-from rmqtool.engine.segments.log_position import BLOCK_SIZE, Position, flushed_end, readable_end
+from rmqtool.engine.segments.log_position import END_BLOCK_SIZE, Position, flushed_end, readable_end
 from rmqtool.pipeline.stream import DataLossError, LogStream
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.pipeline.tables.schemas import message_schema
@@ -211,10 +212,37 @@ def test_what_was_read_is_not_read_again_to_find_the_end(tmp_path: Path) -> None
     read = READS.byte_count
     end = flushed_end(store)
     assert end.physical_offset == len(data)
-    assert READS.byte_count - read < len(data) + 2 * BLOCK_SIZE
+    assert READS.byte_count - read < len(data) + 2 * END_BLOCK_SIZE
     read = READS.byte_count
     assert flushed_end(store, end) == end
-    assert READS.byte_count - read < 2 * BLOCK_SIZE
+    assert READS.byte_count - read < 2 * END_BLOCK_SIZE
+
+
+def test_a_batch_reads_what_is_new(tmp_path: Path) -> None:
+    """From a file of a gigabyte that is nearly full, with a broker that runs and one that does not."""
+    data = bytearray()
+    for number in range(5_000):
+        data += record(number, 6_000, len(data))
+    (tmp_path / "commitlog").mkdir()
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    log.write_bytes(data)
+    os.truncate(log, 1 << 30)
+    (tmp_path / "checkpoint").write_bytes((1 << 50).to_bytes(8, "big").ljust(4096, b"\0"))
+    reading = Reading(tmp_path)
+    assert len(reading.batch()) == 5_000
+    for is_used in (False, True):
+        if is_used:
+            (tmp_path / "abort").touch()
+        new = bytearray()
+        for number in range(5_000, 5_006):
+            new += record(number, 1 << 10, len(data) + len(new))
+        with log.open("r+b") as file:
+            file.seek(len(data))
+            file.write(new)
+        data += new
+        read = READS.byte_count
+        assert len(reading.batch()) == 6
+        assert READS.byte_count - read <= 2 * len(new) + (1 << 20)
 
 
 def test_what_lies_behind_the_end_stays_behind_it(golden: Unpacked) -> None:

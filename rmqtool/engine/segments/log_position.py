@@ -33,6 +33,8 @@ BEFORE_SIZE: Final = 64
 MARK_LENGTH: Final = 16
 BLOCK_SIZE: Final = 4 << 20
 """Bytes of a window: its rows are one record batch in Spark, of which few should be made."""
+END_BLOCK_SIZE: Final = 256 << 10
+"""Bytes of a window that looks for the log's end: of a little that is new little is read."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _log_end(
     if not segments:
         return Position(0)
     newest, record_crc = newest_with_data(store.view, segments)
-    options = ScanOptions(record_crc=record_crc, block_size=BLOCK_SIZE)
+    options = ScanOptions(record_crc=record_crc, block_size=END_BLOCK_SIZE)
     look = partial(_end_in, store, options, JAVA_LONG_MAX if limit_ms is None else limit_ms, is_written=is_written)
     last = None if known is None else known.last_record
     for segment in reversed(segments[: newest + 1]):

@@ -1,19 +1,21 @@
 """The log of a store cut into parts that tasks read: planned from its listing, looked into and scanned by the tasks.
 
 The rows of all parts together are those of `dump`, in its order. Parts are cut at any byte; `scan.log.first_row_from`
-finds where each begins. Planning reads the first bytes of the last files only, from the end back to one that holds
+finds where each begins. Of a file in which a range of offsets begins or ends only that range is read, while all in it
+is good: what lies around damage is told by the walk over the whole file. Planning reads the first bytes of the last files only, from the end back to one that holds
 data: that one and the files after it, which are only preallocated, are one task, for what is after the log's end is
 told only from its start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from rmqtool.engine.segments.log_position import BLOCK_SIZE, newest_with_data
@@ -23,7 +25,9 @@ from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile, 
 from rmqtool.scan.first_time import first_store_time_ms
 from rmqtool.scan.log import PROOF_BYTES, ScanOptions, carries_record_crc, first_row_from, may_hold_data
 from rmqtool.scan.row_filter import RowFilter
+from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
+from rmqtool.scan.walk import Batch, Walk
 from rmqtool.store.directory import Store
 from rmqtool.store.dledger_files import demand_plain_log
 from rmqtool.store.remote import view_of_files
@@ -43,6 +47,9 @@ class LogSplit:
     """Rows of one log file that begin in [start, end).
 
     Attributes:
+        joins: whether another part of the file begins at `end`.
+        from_row: of the first part of a range that begins inside the file: whether a row of the log is known to begin
+            at `start`. None elsewhere.
         view: of this file, and of the next one where its time is asked for.
         store: as a person named it.
         size: of the file as it is listed.
@@ -67,13 +74,8 @@ class LogSplit:
     next_path: str | None = None
     proof_bytes: int = PROOF_BYTES
     compiled: bool | None = None
-
-    def may_hold(self, row_filters: Sequence[RowFilter]) -> bool:
-        """True if the file, or the range before it that no file holds, has offsets that all filters accept."""
-        ranges = [(self.physical_offset, self.physical_offset + self.size)]
-        if self.missing is not None:
-            ranges.append((self.missing[1], self.missing[1] + self.missing[2]))
-        return any(all(row_filter.may_be_between(begin, end) for row_filter in row_filters) for begin, end in ranges)
+    joins: bool = False
+    from_row: bool | None = None
 
 
 LogTask = tuple[LogSplit, ...]
@@ -99,45 +101,65 @@ class Splitting:
         return sorted({size * number // count for number in range(count)})
 
 
-def log_tasks(store: Store, row_filters: Sequence[RowFilter], splitting: Splitting) -> list[LogTask]:
-    """Tasks for a store's log: the parts of its files that may hold rows that all filters accept."""
+def log_tasks(
+    store: Store, row_filters: Sequence[RowFilter], splitting: Splitting, row_at: int | None = None
+) -> list[LogTask]:
+    """Tasks for a store's log: the parts of its files that may hold rows that all filters accept.
+
+    Args:
+        row_at: physical offset at which a row of the log is known to begin, since an earlier reading ended there.
+    """
     demand_plain_log(store)
     segments = store.commitlog
     asks_for_time = any(row_filter.from_ms is not None or row_filter.to_ms is not None for row_filter in row_filters)
     newest, record_crc = newest_with_data(store.view, segments)
     log_bytes = sum(segment.entry.allocated_bytes for segment in segments[: newest + 1])
-    wholes = []
+    low = max(row_filter.offsets[0] for row_filter in row_filters)
+    high = min(row_filter.offsets[1] for row_filter in row_filters)
+    from_row = low == row_at
+    splits: list[LogSplit] = []
+    last: list[LogSplit] = []
     for number, segment in enumerate(segments):
         missing = None
         if number and store.commitlog_file_size:
             before = segments[number - 1]
             begin = before.start + store.commitlog_file_size
-            missing = (before.path, begin, segment.start - begin) if segment.start > begin else None
+            if segment.start > begin and begin < high and segment.start > low:
+                missing = (before.path, begin, segment.start - begin)
+        begin, end = max(0, low - segment.start), min(segment.size, high - segment.start)
+        if begin >= end and not (begin == 0 <= end and segment.size == 0):
+            if missing is None:
+                continue
+            begin = end = 0
+        if number >= newest and not from_row:
+            begin = 0  # what follows the log's end is told only from the start of its last file
         following = segments[number + 1 : number + 2] if asks_for_time else ()
-        whole = LogSplit(
+        asked = LogSplit(
             view_of_files(store.view, [segment.entry, *(later.entry for later in following)]),
-            store.view.label, segment.path, segment.start, segment.size, 0, segment.size,
+            store.view.label, segment.path, segment.start, segment.size, begin, end,
             True if number < newest else None, log_bytes, record_crc, missing,
-            following[0].path if following else None, splitting.proof_bytes,
+            following[0].path if following else None, splitting.proof_bytes, from_row=from_row if begin else None,
         )  # fmt: skip
-        wholes.append(whole)
-    splits = [
-        replace(whole, start=begin, end=end, missing=whole.missing if begin == 0 else None)
-        for whole in wholes[:newest]
-        if whole.may_hold(row_filters)
-        for begin, end in pairwise([*splitting.cuts(whole.size), whole.size])
-    ]
+        if number >= newest:
+            last.append(asked)
+            continue
+        cuts = [begin + cut for cut in splitting.cuts(end - begin)]
+        splits += [
+            replace(asked, start=cut, end=next_cut, joins=next_cut < end)
+            if cut == begin
+            else replace(asked, start=cut, end=next_cut, joins=next_cut < end, missing=None, from_row=None)
+            for cut, next_cut in pairwise([*cuts, end])
+        ]
     # A query by time leaves few splits, which lie together: they are of different tasks.
     task_count = min(splitting.tasks_by_time, len(splits)) if asks_for_time else len(splits)
     tasks = [tuple(splits[first::task_count]) for first in range(task_count)]
-    last = tuple(wholes[newest:])
-    return [*tasks, *([last] if any(whole.may_hold(row_filters) for whole in last) else [])]
+    return [*tasks, *([tuple(last)] if last else [])]
 
 
 def read_task(task: LogTask, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
     """The record batches of a task; whatever is wrong with a file is a row."""
     for split in _with_data(task):
-        if split.may_hold(row_filters) and _is_in_time(split, row_filters):
+        if _is_in_time(split, row_filters):
             yield from _read_split(split, schema, row_filters)
 
 
@@ -154,7 +176,7 @@ def _with_data(task: LogTask) -> LogTask:
 
 
 def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
-    columns = MessageBatches(schema, SourceFile(part.store, part.path))
+    file = SourceFile(part.store, part.path)
     if part.missing is not None:
         path, physical_offset, size = part.missing
         if _may_hide(physical_offset, size, row_filters):
@@ -163,18 +185,19 @@ def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilt
     try:
         source = part.view.open(part.path)
     except UnreadableError:
-        if part.start == 0 and _may_hide(part.physical_offset, part.size, row_filters):
+        if (part.start == 0 or part.from_row is not None) and _may_hide(part.physical_offset, part.size, row_filters):
+            columns = MessageBatches(schema, file)
             yield columns.range_row(part.physical_offset, part.size, UNREADABLE, file_position=0)
         return
     try:
         whole = Split(source, 0, source.size, part.physical_offset, bool(part.more_follows))
-        yield from _scanned(part, whole, columns, row_filters)
+        yield from _scanned(part, whole, schema, file, row_filters)
     finally:
         source.close()
 
 
 def _scanned(
-    part: LogSplit, whole: Split, columns: MessageBatches, row_filters: Sequence[RowFilter]
+    part: LogSplit, whole: Split, schema: pa.Schema, file: SourceFile, row_filters: Sequence[RowFilter]
 ) -> Iterator[pa.RecordBatch]:
     scan = ScanOptions(
         record_crc=part.record_crc or carries_record_crc([whole]),
@@ -182,25 +205,66 @@ def _scanned(
         block_size=BLOCK_SIZE,
         log_bytes=part.log_bytes,
     )
-    start = first_row_from(whole, part.start, scan, part.proof_bytes)
-    is_last = part.end >= part.size
-    end = whole.source.size if is_last else part.end
-    if start >= end > 0:
-        return
-    walk = scan.walk(replace(whole, start=start, end=end))
-    for batch in walk.batches():
-        rows = batch.as_array()
-        for row_filter in row_filters:
-            mask = row_filter.mask(rows, batch.topics)
-            rows = rows if mask.all() else rows[mask]
-        for group in groups(rows):
-            if group.size:
-                yield from columns.batches(batch, group)
-    if is_last:
-        return
+    end = whole.source.size if part.end >= part.size else part.end
+    columns = MessageBatches(schema, file)
+    walk, damage = None, None
+    if part.from_row is not None:
+        walk = scan.walk(_from_before(part, whole, end))
+        damage = yield from _good_rows(walk, part, columns, row_filters)
+        if damage is not None:
+            row_filters = [*row_filters, RowFilter(from_physical_offset=damage)]
+            columns = MessageBatches(schema, file)  # another walk numbers topics anew
+    if walk is None or damage is not None:
+        start = first_row_from(whole, part.start, scan, part.proof_bytes) if walk is None else 0
+        if start >= end and whole.source.size:
+            return
+        walk = scan.walk(replace(whole, start=start, end=end))
+        for batch in walk.batches():
+            yield from _rows(batch, batch.as_array(), columns, row_filters)
     behind = whole.source.size if walk.outcome.ended else walk.outcome.data_end
-    if first_row_from(whole, end, scan, part.proof_bytes) != behind:
+    if part.joins and first_row_from(whole, end, scan, part.proof_bytes) != behind:
         yield columns.range_row(part.physical_offset + behind, 0, SEAM, file_position=behind)
+
+
+def _from_before(part: LogSplit, whole: Split, end: int) -> Split:
+    """From the row at which a range begins, or else from a record so far before it that it must be one of the log."""
+    if part.from_row:
+        return replace(whole, start=part.start, end=end)
+    start = max(0, part.start - part.proof_bytes)
+    return replace(whole, start=start, end=end, anchor=start > 0)
+
+
+def _good_rows(
+    walk: Walk, part: LogSplit, columns: MessageBatches, row_filters: Sequence[RowFilter]
+) -> Generator[pa.RecordBatch, None, int | None]:
+    """The rows of a range's walk up to the first one that is not good; return the physical offset of that.
+
+    None where all rows are good: they are those that the walk over the whole file has.
+    """
+    for batch in walk.batches():
+        if walk.split.anchor and (walk.outcome.first_record or 0) >= part.start:
+            break
+        rows = batch.as_array()
+        bad = np.flatnonzero(rows["verdict"] != Verdict.GOOD)
+        yield from _rows(batch, rows[: bad[0]] if bad.size else rows, columns, row_filters)
+        if bad.size:
+            return int(rows[bad[0]]["physical_offset"])
+    else:
+        if walk.outcome.first_record is not None:
+            return None
+    return part.physical_offset + part.start
+
+
+def _rows(
+    batch: Batch, rows: np.ndarray[Any, Any], columns: MessageBatches, row_filters: Sequence[RowFilter]
+) -> Iterator[pa.RecordBatch]:
+    """The record batches of those rows of a batch that all filters accept."""
+    for row_filter in row_filters:
+        mask = row_filter.mask(rows, batch.topics)
+        rows = rows if mask.all() else rows[mask]
+    for group in groups(rows):
+        if group.size:
+            yield from columns.batches(batch, group)
 
 
 def _may_hide(physical_offset: int, size: int, row_filters: Sequence[RowFilter]) -> bool:

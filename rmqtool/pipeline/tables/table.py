@@ -124,7 +124,8 @@ class MessagesTable:
             return list(log_tasks(store, row_filters, self.options.splitting))
         low, high = ranges[store.view.label]
         between = RowFilter(from_physical_offset=low, to_physical_offset=high, stale=False)
-        return [RangeTask(task, between) for task in log_tasks(store, [between, *row_filters], self.options.splitting)]
+        tasks = log_tasks(store, [between, *row_filters], self.options.splitting, row_at=low)
+        return [RangeTask(task, between) for task in tasks]
 
     def unread(self, store: Store) -> list[UnreadPlace]:
         directories = store.settings.commitlog_directories or ("commitlog",)

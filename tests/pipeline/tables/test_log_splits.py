@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -41,6 +43,38 @@ def test_parts_have_the_rows_of_dump(golden: Unpacked, name: str) -> None:
     expected = dump_rows(path, "--stale")
     for splitting in SPLITTINGS:
         assert rows_of(store, splitting, RowFilter()) == expected
+
+
+LOGS = [name for name in [*names(), *broker_names()] if not name.endswith("-dledger")]
+
+
+@pytest.mark.parametrize("name", sorted({*LOGS[::6], *(name for name in LOGS if "stale" in name or "hole" in name)}))
+def test_a_range_has_the_rows_that_a_walk_over_its_files_has(golden: Unpacked, name: str) -> None:
+    store, schema = surveyed(golden(name)), message_schema("properties")
+    rows = part_rows(log_tasks(store, [RowFilter()], Splitting(1)), schema, [RowFilter(stale=False)])
+    random, edges = Random(name), sorted({edge for row in rows for edge in ends_of(row)})
+    for number in range(6 if edges else 0):
+        low, high = sorted(random.choices(edges, k=2))
+        begins_at_row = number % 2 == 0
+        shift = 0 if begins_at_row else random.randrange(200)
+        wanted = RowFilter(from_physical_offset=low + shift, to_physical_offset=high, stale=False)
+        whole = part_rows(log_tasks(store, [RowFilter()], Splitting(1)), schema, [wanted])
+        for splitting in SPLITTINGS:
+            parts = log_tasks(store, [wanted], splitting, low if begins_at_row else None)
+            assert part_rows(parts, schema, [wanted]) == whole, (low, shift, high)
+
+
+def ends_of(row: dict[str, Any]) -> tuple[int, int]:
+    return row["physical_offset"], row["physical_offset"] + row["size"]
+
+
+def test_a_range_inside_a_body_made_of_records_is_read_from_before_it(tmp_path: Path) -> None:
+    log = body_of_records(0)
+    store, schema = two_files(tmp_path / "store", log.content), message_schema("properties")
+    for low in range(0, len(log.content), 97):
+        wanted = RowFilter(from_physical_offset=low, to_physical_offset=low + 300, stale=False)
+        whole = part_rows(log_tasks(store, [RowFilter()], Splitting(1)), schema, [wanted])
+        assert part_rows(log_tasks(store, [wanted], Splitting(1)), schema, [wanted]) == whole
 
 
 @pytest.mark.parametrize("name", ["5.5.0-properties", "5.5.0-ipv6", "5.5.0-bodies", "4.9.7-damage-zero-hole"])
