@@ -38,6 +38,14 @@ class RefusedError(RmqtoolError):
     exit_code = 5
 
 
+class DamageError(RmqtoolError):
+    """A row is not sound, and the mode says that the reading ends there."""
+
+
+class DataLossError(RmqtoolError):
+    """Records are gone that a stream has not read, and the options say that it ends there."""
+
+
 class ConnectionLostError(RmqtoolError):
     """A broker or name server cannot be reached, or does not answer.
 

@@ -14,6 +14,14 @@ class TableName(StrEnum):
     FINDINGS = "findings"
 
 
+class OnStoreMissing(StrEnum):
+    """How a stream treats a store that is gone, or cannot be read."""
+
+    WAIT = "wait"
+    SKIP = "skip"
+    FAIL = "fail"
+
+
 class Profile(StrEnum):
     """Columns of messages."""
 

@@ -13,9 +13,10 @@ from pyspark.sql.types import StructType
 
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
-from rmqtool.pipeline.tables.options import SourceOptions
-from rmqtool.pipeline.tables.schemas import chosen, commented
-from rmqtool.pipeline.tables.table import Table, in_mode, parts, read_part, table_of
+from rmqtool.pipeline.tables.log_splits import Splitting
+from rmqtool.pipeline.tables.options import SourceOptions, own_options
+from rmqtool.pipeline.tables.schemas import chosen, commented, options_in
+from rmqtool.pipeline.tables.table import Table, in_mode, parts, read_part, table_of, tasks
 
 NAME = "rocketmq-store"
 
@@ -37,7 +38,8 @@ class RocketmqStoreSource(DataSource):
     def schema(self) -> StructType:
         """The table's columns."""
         options = SourceOptions.parse(self.options)
-        return commented(table_of(options).schema, options.table)
+        is_in_catalog = "provider" in self.options
+        return commented(table_of(options).schema, options.table, own_options(self.options) if is_in_catalog else None)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reader for the columns of a schema.
@@ -45,7 +47,7 @@ class RocketmqStoreSource(DataSource):
         It takes no filters of a query: Spark keeps a reader with its filters for all queries of a data frame
         (`test_a_frame_has_all_rows_after_a_filter_of_it` in tests/pipeline/test_source.py).
         """
-        options = SourceOptions.parse(self.options)
+        options = SourceOptions.parse(self.options or options_in(schema))
         return TableReader(table_of(replace(options, columns=tuple(schema.names))), schema, options.mode)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
@@ -55,7 +57,7 @@ class RocketmqStoreSource(DataSource):
             UsageError: another table is asked for.
             UnsupportedError: this pyspark cannot bound what a stream reads.
         """
-        options = replace(SourceOptions.parse(self.options), columns=tuple(schema.names))
+        options = replace(SourceOptions.parse(self.options or options_in(schema)), columns=tuple(schema.names))
         if options.table != "messages":
             raise UsageError(f"the table {options.table} cannot be streamed; only messages can")
         try:
@@ -73,15 +75,19 @@ class TableReader(DataSourceReader):
         self._schema = asked_schema(table, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each part; Spark makes one without a value where there is none."""
-        return [InputPartition(part) for part in parts(self._table)]
+        """One for each task; Spark makes one without a value where there is none."""
+
+        def parts_in(splitting: Splitting) -> list[Any]:
+            return parts(table_of(replace(options, splitting=splitting)))
+
+        options = self._table.options
+        return [InputPartition(part) for part in tasks(parts_in, options.splitting)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The record batches of one part."""
-        part: Any = partition.value
-        if part is not None:
+        """The record batches of one task."""
+        for part in partition.value or ():
             yield from in_mode(read_part(self._table, part), self._schema, self._mode)
-            keep_what_is_loaded()
+        keep_what_is_loaded()
 
 
 def asked_schema(table: Table, schema: StructType) -> pa.Schema:

@@ -360,6 +360,7 @@ def first_row_from(
     cut: int,
     scan: ScanOptions,
     proof_bytes: int = PROOF_BYTES,
+    row_at: int = 0,
 ) -> int:
     """File position of the first row at or after a cut, as the walk over the whole file has it.
 
@@ -372,14 +373,16 @@ def first_row_from(
     Args:
         whole: of the whole file, which is not the last one of the log that holds data: what lies after the log's end
             is told only from all that is before it.
+        row_at: file position before the cut at which a row is known to begin.
 
     Returns:
         The file's size where no row begins after the cut.
     """
     if cut <= 0:
         return 0
-    if cut > proof_bytes:
-        before = replace(whole, start=cut - proof_bytes, end=cut, anchor=True)
+    if cut - row_at > proof_bytes or row_at > 0:
+        is_far = cut - row_at > proof_bytes
+        before = replace(whole, start=cut - proof_bytes if is_far else row_at, end=cut, anchor=is_far)
         position = _end_of_walk(scan.walk(before), only_good=True)
         if position is not None:
             return position

@@ -213,3 +213,25 @@ def test_a_schema_with_another_type_is_told(spark: SparkSession, golden: Unpacke
     frame = spark.read.format("rocketmq-store").schema("store_time long").load(str(golden("5.5.0-clean-basic")))
     with pytest.raises(PySparkException, match="the column store_time is timestamp in the table, not bigint"):
         frame.collect()
+
+
+def test_a_table_of_the_catalog_has_the_options_of_its_definition(spark: SparkSession, golden: Unpacked) -> None:
+    path = golden("5.5.0-clean-basic")
+    options = f"OPTIONS (path '{path}', table 'index') TBLPROPERTIES ('owner.team' = 'orders', 'topics' = 'None')"
+    spark.sql(f"CREATE TABLE entries USING `rocketmq-store` {options} COMMENT 'index'")
+    try:
+        found = spark.sql("SELECT count(*) AS c FROM entries").collect()[0]["c"]
+        assert found == len(table_rows(path, table="index")) > 0
+        spark.sql("ALTER TABLE entries SET TBLPROPERTIES ('owner.team' = 'audit')")
+        assert spark.table("entries").count() == found
+    finally:
+        spark.sql("DROP TABLE entries")
+
+
+def test_a_table_of_the_catalog_with_columns_says_how_it_gets_a_path(spark: SparkSession, golden: Unpacked) -> None:
+    spark.sql(f"CREATE TABLE bare (topic STRING) USING `rocketmq-store` OPTIONS (path '{golden('5.5.0-clean-basic')}')")
+    try:
+        with pytest.raises(Exception, match="is created without columns"):
+            spark.sql("SELECT * FROM bare").collect()
+    finally:
+        spark.sql("DROP TABLE bare")

@@ -15,12 +15,11 @@ import pyarrow as pa
 import pytest
 
 import rmqtool
-from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.errors import DamageError, NotAStoreError, UsageError
 from rmqtool.pipeline import stores as stores_module
 from rmqtool.pipeline.tables import table as table_module
 from rmqtool.pipeline.tables.log_splits import LogTask
 from rmqtool.pipeline.tables.schemas import message_schema
-from rmqtool.pipeline.tables.table import DamageError
 from tests.commands.transcripts import rmqtool as command
 from tests.conftest import Unpacked
 from tests.pipeline.stores import as_dumped, dump_rows

@@ -17,7 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from benchmarks.logs import record
 from rmqtool.engine.segments.log_position import END_BLOCK_SIZE, Position, flushed_end, readable_end
-from rmqtool.pipeline.stream import DataLossError, LogStream
+from rmqtool.errors import DataLossError
+from rmqtool.pipeline.stream import LogStream
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.pipeline.tables.schemas import message_schema
 from rmqtool.store.directory import survey
@@ -124,7 +125,10 @@ def test_a_stream_that_retention_overtakes_ends(golden_copy: Unpacked) -> None:
 
 def test_a_file_that_is_removed_after_the_plan_ends_a_batch(golden_copy: Unpacked) -> None:
     path = golden_copy("5.5.0-many-files")
-    for reading, fails in ((Reading(path), True), (Reading(path, failOnDataLoss="false"), False)):
+    for reading, fails in (
+        (Reading(path, splits="1"), True),
+        (Reading(path, splits="1", failOnDataLoss="false"), False),
+    ):
         start = json.loads(reading.checkpoint)
         parts = reading.stream.partitions(start, reading.stream.latestOffset(start, ReadAllAvailable()))
         first = path / "commitlog" / f"{0:020d}"
@@ -180,14 +184,113 @@ def test_a_log_that_was_put_back_and_grew_again_is_another(golden_copy: Unpacked
         reading.batch()
 
 
-def test_a_store_that_is_gone_ends_a_stream(golden_copy: Unpacked) -> None:
-    path = golden_copy("5.5.0-clean-basic")
-    other = golden_copy("5.5.0-clean-single")
-    reading = Reading(path, paths=json.dumps([str(other)]))
+def test_a_log_that_was_cut_is_read_again_near_the_cut(golden_copy: Unpacked, tmp_path: Path) -> None:
+    path = golden_copy("5.5.0-many-files")
+    reading = Reading(path, failOnDataLoss="false")
+    while places(reading.batch(20_000)):
+        reading.restart()
+    shutil.copytree(path, tmp_path / "copy")
+    for number in range(20):
+        appended(path, f"lost {number}")
+        reading.batch()
+    replace_by(path, tmp_path / "copy")
+    kept = places(dump_rows(path))
+    for _ in range(25):
+        appended(path, "and these are longer than all that was lost, for they have a body of many more bytes")
+    rows = reading.batch()
+    assert rows[0]["finding"] == "commitlog.replaced"
+    again = places(rows[1:])
+    assert again == [place for place in places(dump_rows(path)) if place >= rows[0]["physical_offset"]]
+    assert kept[-1] - again[0] < 16_384, "no more than a file is read twice"
+    assert reading.batch() == []
+
+
+def both(golden_copy: Unpacked, **options: str) -> tuple[Path, Path, Reading]:
+    path, other = golden_copy("5.5.0-clean-basic"), golden_copy("5.5.0-clean-single")
+    return path, other, Reading(path, paths=json.dumps([str(other)]), **options)
+
+
+def test_a_store_that_is_gone_is_waited_for_while_others_go_on(golden_copy: Unpacked, tmp_path: Path) -> None:
+    path, other, reading = both(golden_copy)
+    assert len(reading.batch()) == len(dump_rows(path)) + len(dump_rows(other))
+    other.rename(tmp_path / "away")
+    appended(path, "more")
+    rows = reading.batch()
+    assert [row["store"] for row in rows if row["finding"] == "store.unreadable"] == [str(other)]
+    assert len(rows) == 6
+    appended(path, "and more")
+    assert len(reading.batch()) == 5  # it is told once
+    (tmp_path / "away").rename(other)
+    appended(other, "late")
+    assert len(reading.batch()) == 5
+    shutil.rmtree(path)
+    shutil.rmtree(other)
+    assert [row["finding"] for row in reading.batch()] == ["store.unreadable", "store.unreadable"]
+    assert reading.batch() == []
+
+
+def test_a_store_that_is_gone_in_the_middle_of_a_batch_ends_a_stream(golden_copy: Unpacked) -> None:
+    for policy in ("wait", "skip"):
+        path, other, reading = both(golden_copy, onStoreMissing=policy)
+        end = reading.stream.latestOffset({}, ReadAllAvailable())
+        shutil.rmtree(other)
+        if policy == "wait":
+            with pytest.raises(DataLossError, match="a batch of it was begun"):
+                reading.stream.partitions({}, end)
+        else:
+            parts = reading.stream.partitions({}, end)
+            rows = [row for part in parts for batch in reading.stream.read(part) for row in batch.to_pylist()]
+            assert len(rows) == 1 + len(dump_rows(path))
+        shutil.rmtree(path)
+
+
+def test_a_stream_may_end_where_a_store_is_gone(golden_copy: Unpacked) -> None:
+    _, other, reading = both(golden_copy, onStoreMissing="fail")
     assert reading.batch()
     shutil.rmtree(other)
     with pytest.raises(DataLossError, match="no store any more"):
         reading.batch()
+
+
+def test_a_batch_has_no_more_bytes_of_all_stores_than_are_allowed(golden_copy: Unpacked) -> None:
+    path, other, reading = both(golden_copy, maxBytesPerTrigger="4k")
+    most = reading.stream.getDefaultReadLimit()
+    assert most == ReadMaxBytes(4096)
+    expected = {str(store): places(dump_rows(store)) for store in (path, other)}
+    found: dict[str, list[int]] = {store: [] for store in expected}
+    longest = max(row["size"] for store in (path, other) for row in dump_rows(store) if row["type"] == "message")
+    while rows := reading.batch(4096):
+        messages = [row["size"] for row in rows if row["type"] == "message"]
+        assert sum(messages) <= 4096 + 2 * longest
+        for row in rows:
+            found[row["store"]].append(row["physical_offset"])
+        reading.restart()
+    assert found == expected
+
+
+@pytest.mark.parametrize("given", ["latest", "json", "earliest"])
+def test_where_a_new_stream_begins(golden_copy: Unpacked, given: str) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    rows = places(dump_rows(path))
+    starting = json.dumps({str(path): rows[7]}) if given == "json" else given
+    reading = Reading(path, startingOffsets=starting)
+    appended(path, "more")
+    after = places(dump_rows(path))
+    begin = {"latest": len(rows), "json": 7, "earliest": 0}[given]
+    assert places(reading.batch()) == after[begin:]
+
+
+def test_a_bounded_stream_reads_what_is_there_when_it_begins(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    rows = len(dump_rows(path))
+    reading = Reading(path)
+    reading.stream.prepareForTriggerAvailableNow()
+    assert len(reading.batch(10_000)) < rows
+    appended(path, "later")
+    while reading.batch(10_000):
+        pass
+    reading.restart()
+    assert len(reading.batch()) == 5
 
 
 def test_a_checkpoint_of_plain_offsets_goes_on(golden: Unpacked) -> None:
@@ -260,7 +363,7 @@ def test_a_partition_of_a_batch_has_its_own_range_only(golden: Unpacked, tmp_pat
         folder.mkdir()
         for number in range(count):
             (folder / f"broker-{number:03}").symlink_to(golden("5.5.0-clean-single"))
-        stream = LogStream(SourceOptions.parse({"path": f"{folder}/*"}), message_schema("headers"))
+        stream = LogStream(SourceOptions.parse({"path": f"{folder}/*", "splits": "1"}), message_schema("headers"))
         partitions = stream.partitions({}, stream.latestOffset({}, ReadAllAvailable()))
         assert len(partitions) == count
         sizes.append(max(len(pickle.dumps(partition)) for partition in partitions))
@@ -303,7 +406,7 @@ def test_a_stream_goes_on_where_it_ended(
         until_connected(lambda: writer.start(str(tmp_path / "archive")))
         return sorted(row["physical_offset"] for row in spark.read.parquet(str(tmp_path / "archive")).collect())
 
-    first = archive(bytes_per_trigger=40_000)
+    first = archive(maxBytesPerTrigger="40k")
     assert first == [row["physical_offset"] for row in dump_rows(path)]
     assert len(list((tmp_path / "progress" / "commits").glob("[0-9]*"))) > 2
     assert archive() == first

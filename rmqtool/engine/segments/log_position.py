@@ -18,7 +18,7 @@ import numpy as np
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import HEAD_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.scan.log import ScanOptions, carries_record_crc, starts_with_data
+from rmqtool.scan.log import ScanOptions, carries_record_crc, first_row_from, starts_with_data
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, whole_file
 from rmqtool.scan.walk import FRAME_SIZE
@@ -44,11 +44,13 @@ class Position:
     Attributes:
         last_record: physical offset of the last record before it; None where it is the start of a file.
         mark: see `mark_of`; None where there is nothing before it.
+        trail: positions before it with their marks, the newest first: one for each power of two of bytes between.
     """
 
     physical_offset: int
     last_record: int | None = None
     mark: str | None = None
+    trail: tuple[tuple[int, str], ...] = ()
 
     @classmethod
     def parse(cls, value: int | Mapping[str, Any]) -> Position:
@@ -62,11 +64,14 @@ class Position:
         last_record, mark = value.get("last_record"), value.get("mark")
         if not isinstance(mark, str | None):
             raise TypeError(mark)
-        return cls(_offset(value["physical_offset"]), None if last_record is None else _offset(last_record), mark)
+        trail = tuple((_offset(at), str(told)) for at, told in value.get("trail", ()))
+        last_record = None if last_record is None else _offset(last_record)
+        return cls(_offset(value["physical_offset"]), last_record, mark, trail)
 
     def as_json(self) -> dict[str, Any]:
         """The position as a checkpoint keeps it."""
-        return {"physical_offset": self.physical_offset, "last_record": self.last_record, "mark": self.mark}
+        trail = {"trail": [list(told) for told in self.trail]} if self.trail else {}
+        return {"physical_offset": self.physical_offset, "last_record": self.last_record, "mark": self.mark, **trail}
 
 
 def _offset(value: Any) -> int:
@@ -91,6 +96,64 @@ def mark_of(store: Store, physical_offset: int) -> str | None:
         begin = max(0, position - BEFORE_SIZE)
         before = read_range(source, begin, position - begin)
     return hashlib.sha256(first + before).hexdigest()[:MARK_LENGTH] if any(first) else None
+
+
+def position_after(store: Store, before: Position, end: Position) -> Position:
+    """The end of a reading that began at a position: with its mark, and with a trail by which a cut log is known again.
+
+    Raises:
+        UnreadableError: bytes before it cannot be read.
+    """
+    begin, at = before.physical_offset, end.physical_offset
+    told = dict(before.trail)
+    if before.mark is not None:
+        told[begin] = before.mark
+    known = sorted({*told, *(segment.start for segment in store.commitlog if begin < segment.start < at)}, reverse=True)
+    by_distance = {(at - place).bit_length(): place for place in known if place < at}  # the oldest of each
+    trail = ((place, told.get(place) or mark_of(store, place)) for place in by_distance.values())
+    return replace(
+        end,
+        mark=mark_of(store, at),
+        trail=tuple((place, mark) for place, mark in trail if mark is not None),
+    )
+
+
+def position_before_cut(store: Store, position: Position) -> Position:
+    """Where a reading goes on in a log that is not the one that was read up to a position: at the last place before
+    which both are the same, or else at the log's start.
+
+    Raises:
+        UnreadableError: the log cannot be read there.
+    """
+    end = readable_end(store)[0].physical_offset if position.trail else 0
+    for number, (at, mark) in enumerate(position.trail):
+        if store.log_start < at <= end and mark_of(store, at) == mark:
+            return Position(at, None, mark, position.trail[number + 1 :])
+    return Position(store.log_start)
+
+
+def position_within(store: Store, begin: Position, end: Position, most: int) -> Position:
+    """Where a row ends some bytes after a position, `end` at the latest.
+
+    Args:
+        most: bytes between; the row that reaches over them is read too.
+
+    Raises:
+        UnreadableError: the log cannot be read there.
+    """
+    cut = begin.physical_offset + max(most, 1)
+    if cut >= end.physical_offset:
+        return end
+    segment = store.segment_at(cut)
+    if segment is None:
+        following = min(later.start for later in store.commitlog if later.start >= cut)
+        return end if following >= end.physical_offset else Position(following)
+    with closing(store.view.open(segment.path)) as source:
+        whole = Split(source, 0, source.size, segment.start)
+        scan = ScanOptions(record_crc=carries_record_crc([whole]), block_size=END_BLOCK_SIZE)
+        row_at = max(0, begin.physical_offset - segment.start)
+        at = segment.start + first_row_from(whole, cut - segment.start, scan, row_at=row_at)
+    return end if at >= end.physical_offset else Position(at)
 
 
 def what_is_lost(store: Store, position: Position) -> str | None:

@@ -13,12 +13,19 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import rmqtool
-from rmqtool.engine.segments.log_position import Position, mark_of, readable_end, what_is_lost
+from rmqtool.engine.segments.log_position import (
+    Position,
+    position_after,
+    position_before_cut,
+    position_within,
+    readable_end,
+    what_is_lost,
+)
 from rmqtool.errors import RefusedError, UsageError, WriteError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.frames import table_frame
@@ -42,7 +49,7 @@ TEXT_FOLDERS: Final = 1
 PARTITIONS: Final = ("day",)
 """Of tables, if nobody names others."""
 BATCH_BYTES: Final = 64 << 30
-"""Of each log in a batch, as far as files end there."""
+"""Of each log in a batch."""
 CHECKED: Final = "checked_timestamp_ms"
 """Column of `findings`: when the stores were checked; every run adds all findings of that time."""
 Range = tuple[int, int]
@@ -210,16 +217,15 @@ class IncrementalExport:
             message = what_is_lost(store, known)
             if message is not None:
                 self._lost(label, message)
-                known = None
-            begin = known or begin
+                known = position_before_cut(store, known)
+            begin = known
         low = begin.physical_offset
         end, self.unflushed[label] = readable_end(store, known)
         if end.physical_offset <= low:
             return label, low, begin, False
-        starts = [segment.start for segment in store.commitlog if low + BATCH_BYTES < segment.start]
-        if is_cut := bool(starts) and starts[0] < end.physical_offset:
-            end = Position(starts[0])
-        return label, low, replace(end, mark=mark_of(store, end.physical_offset)), is_cut
+        cut = position_within(store, begin, end, BATCH_BYTES)
+        is_cut, end = cut.physical_offset < end.physical_offset, cut
+        return label, low, position_after(store, begin, end), is_cut
 
     def _lost(self, label: str, message: str) -> None:
         if not self.accepts_loss:

@@ -1,10 +1,10 @@
 """The log of a store cut into parts that tasks read: planned from its listing, looked into and scanned by the tasks.
 
 The rows of all parts together are those of `dump`, in its order. Parts are cut at any byte; `scan.log.first_row_from`
-finds where each begins. Of a file in which a range of offsets begins or ends only that range is read, while all in it
-is good: what lies around damage is told by the walk over the whole file. Planning reads the first bytes of the last files only, from the end back to one that holds
-data: that one and the files after it, which are only preallocated, are one task, for what is after the log's end is
-told only from its start.
+finds where each begins. Of a file in which a range of offsets begins or ends only that range is read while all in it is
+good: what lies around damage is told by the walk over the whole file. Planning reads the first bytes of the last files
+only, from the end back to one that holds data: that one and the files after it, which are only preallocated, are one
+task, for what is after the log's end is told only from its start.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from rmqtool.store.view import StoreView
 
 PART_BYTES: Final = 256 << 20
 """Bytes of a file that one task reads; more than it reads twice to prove its seams."""
+OPEN_BYTES: Final = 4 << 20
+"""As much as Spark takes the opening of a file for (`spark.sql.files.openCostInBytes`)."""
 TASKS_BY_TIME: Final = 32
 """Tasks of a log, at most, that look at store times: one that finds its files outside costs more than the look."""
 UNREADABLE: Final = "commitlog.unreadable-range"
@@ -54,6 +56,7 @@ class LogSplit:
         store: as a person named it.
         size: of the file as it is listed.
         more_follows: None where a later file is known to follow only by name: the files of a task tell.
+        data_bytes: of the range, as far as the file has bytes on the disk.
         log_bytes: what the files of the log take on the disk, which chooses the reader.
         record_crc: whether the newest file carries whole-record checksums; an older one may by itself.
         missing: path of the file before, physical offset and size of a range before the file that no file holds.
@@ -68,6 +71,7 @@ class LogSplit:
     start: int
     end: int
     more_follows: bool | None
+    data_bytes: int
     log_bytes: int
     record_crc: bool
     missing: tuple[str, int, int] | None = None
@@ -84,9 +88,11 @@ LogTask = tuple[LogSplit, ...]
 
 @dataclass(frozen=True)
 class Splitting:
-    """Number or size of the parts into which files are cut.
+    """Number or size of the parts into which files are cut, and in which small ones are joined.
 
     Attributes:
+        open_bytes: what opening a file costs, in bytes that could be read meanwhile.
+        minimum: number of tasks of all stores, as far as there are bytes for them.
         tasks_by_time: of a log, at most, where times are asked for, which only a look into the files tells.
     """
 
@@ -94,10 +100,12 @@ class Splitting:
     part_bytes: int = PART_BYTES
     proof_bytes: int = PROOF_BYTES
     tasks_by_time: int = TASKS_BY_TIME
+    open_bytes: int = OPEN_BYTES
+    minimum: int = 1
 
-    def cuts(self, size: int) -> list[int]:
-        """File positions at which parts begin."""
-        count = self.count or max(1, -(-size // self.part_bytes))
+    def cuts(self, size: int, data_bytes: int) -> list[int]:
+        """File positions at which parts of a range begin; only bytes on the disk count, holes do not."""
+        count = self.count or max(1, -(-data_bytes // self.part_bytes))
         return sorted({size * number // count for number in range(count)})
 
 
@@ -137,19 +145,18 @@ def log_tasks(
         asked = LogSplit(
             view_of_files(store.view, [segment.entry, *(later.entry for later in following)]),
             store.view.label, segment.path, segment.start, segment.size, begin, end,
-            True if number < newest else None, log_bytes, record_crc, missing,
+            True if number < newest else None, min(end - begin, segment.entry.allocated_bytes), log_bytes, record_crc,
+            missing,
             following[0].path if following else None, splitting.proof_bytes, from_row=from_row if begin else None,
         )  # fmt: skip
         if number >= newest:
             last.append(asked)
             continue
-        cuts = [begin + cut for cut in splitting.cuts(end - begin)]
-        splits += [
-            replace(asked, start=cut, end=next_cut, joins=next_cut < end)
-            if cut == begin
-            else replace(asked, start=cut, end=next_cut, joins=next_cut < end, missing=None, from_row=None)
-            for cut, next_cut in pairwise([*cuts, end])
-        ]
+        cuts = [begin + cut for cut in splitting.cuts(end - begin, asked.data_bytes)]
+        for cut, next_cut in pairwise([*cuts, end]):
+            share = asked.data_bytes * (next_cut - cut) // (end - begin) if end > begin else 0
+            part = replace(asked, start=cut, end=next_cut, data_bytes=share, joins=next_cut < end)
+            splits.append(part if cut == begin else replace(part, missing=None, from_row=None))
     # A query by time leaves few splits, which lie together: they are of different tasks.
     task_count = min(splitting.tasks_by_time, len(splits)) if asks_for_time else len(splits)
     tasks = [tuple(splits[first::task_count]) for first in range(task_count)]

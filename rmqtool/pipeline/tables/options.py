@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import NotAStoreError, RmqtoolError, UnreadableError, UsageError
-from rmqtool.pipeline.enums import TableName
-from rmqtool.pipeline.tables.log_splits import PART_BYTES, Splitting
+from rmqtool.pipeline.enums import OnStoreMissing, TableName
+from rmqtool.pipeline.tables.log_splits import OPEN_BYTES, PART_BYTES, Splitting
 from rmqtool.pipeline.tables.search import Search, parse_search
 from rmqtool.scan.log import PROOF_BYTES
 from rmqtool.scan.row_filter import RowFilter
@@ -26,6 +26,9 @@ TABLES: Final = tuple(name.value for name in TableName)
 MODES: Final = ("permissive", "dropmalformed", "failfast")
 PLANNING_THREADS: Final = 16
 """Stores that are listed at a time; a file system elsewhere lets each of them wait."""
+LATEST: Final = -1
+"""Instead of an offset: the end of the log."""
+_SIZE: Final = re.compile(r"(\d{1,18})([kmgtp]?)b?")
 _BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 NOT_A_STORE: Final = "store.not-a-store"
 UNREADABLE: Final = "store.unreadable"
@@ -33,8 +36,15 @@ KNOWN: Final = frozenset(
     {
         *("path", "paths", "table", "profile", "columns", "topics", "queue_ids", "from_offset", "to_offset"),
         *("from_time_ms", "to_time_ms", "mode", "stale", "splits", "split_bytes", "proof_bytes"),
-        *("commitlog", "index_slots", "broker_version", "bytes_per_trigger", "pattern", "pattern_in"),
-        *("failondataloss", "ranges"),
+        *("commitlog", "index_slots", "broker_version", "pattern", "pattern_in", "ranges"),
+        *(
+            "failondataloss",
+            "maxbytespertrigger",
+            "minpartitions",
+            "opencostinbytes",
+            "startingoffsets",
+            "onstoremissing",
+        ),
     }
 )
 
@@ -62,8 +72,12 @@ class SourceOptions:
         paths: of stores, absolute, or URLs; a pattern (`*`, `[...]`, `{a,b}`, and in paths `?`) names several.
         columns: of the table; empty: all that the profile has.
         mode: how a row that is not sound is handled: a row, nothing, or the end of the job.
-        bytes_per_trigger: of the log in one batch of a stream; None: all there are.
+        bytes_per_trigger: of all logs in one batch of a stream, up to a record more of each; None: all there are.
+        starting_offsets: where a new stream begins: 0 at the start of each log, `LATEST` at its end, or an offset or
+            `LATEST` by store.
         fails_on_data_loss: whether a stream ends with an error where records are gone that it has not read.
+        on_store_missing: whether a stream waits for a store that is gone (the others go on), goes on even where a batch
+            of it was begun, or ends with an error.
         ranges: of physical offsets by store: only these are read, other paths are skipped. None: all.
         search: `pattern`, looked for in `pattern_in`: only what is found is a row.
     """
@@ -78,7 +92,9 @@ class SourceOptions:
     settings: Settings = field(default_factory=Settings)
     broker_version: str | None = None
     bytes_per_trigger: int | None = None
+    starting_offsets: int | Mapping[str, int] = 0
     fails_on_data_loss: bool = True
+    on_store_missing: OnStoreMissing = OnStoreMissing.WAIT
     search: Search | None = None
     ranges: Mapping[str, tuple[int, int]] | None = None
 
@@ -89,7 +105,7 @@ class SourceOptions:
         Raises:
             UsageError: one is unknown, or does not parse.
         """
-        options = {name.lower(): value for name, value in given.items()}
+        options = own_options(given)
         unknown = sorted(options.keys() - KNOWN)
         if unknown:
             raise UsageError(f"no option {', '.join(unknown)}; there are {', '.join(sorted(KNOWN))}")
@@ -112,15 +128,19 @@ class SourceOptions:
             mode=_one_of(options, "mode", MODES),
             splitting=Splitting(
                 _number_of(options, "splits", least=1),
-                _number_of(options, "split_bytes", least=1) or PART_BYTES,
-                _number_of(options, "proof_bytes", least=1) or PROOF_BYTES,
+                _size_of(options, "split_bytes") or PART_BYTES,
+                _size_of(options, "proof_bytes") or PROOF_BYTES,
+                open_bytes=_size_of(options, "opencostinbytes") or OPEN_BYTES,
+                minimum=_number_of(options, "minpartitions", least=1) or 1,
             ),
             settings=Settings(
                 commitlog_directories=_words(options, "commitlog"),
                 index_slot_count=_number_of(options, "index_slots", least=1),
             ),
             broker_version=options.get("broker_version"),
-            bytes_per_trigger=_number_of(options, "bytes_per_trigger", least=1),
+            bytes_per_trigger=_size_of(options, "maxbytespertrigger"),
+            starting_offsets=_starting_offsets(options.get("startingoffsets", "earliest")),
+            on_store_missing=OnStoreMissing(_one_of(options, "onstoremissing", tuple(OnStoreMissing))),
             fails_on_data_loss=_flag(options, "failondataloss", default=True),
             search=parse_search(options["pattern"], options.get("pattern_in", "body"))
             if "pattern" in options
@@ -189,13 +209,27 @@ class SourceOptions:
         ]
 
 
+def own_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options by their names in lower case; of those of a table in a catalog the ones that its definition gave.
+
+    Spark adds the table's properties and its own to them.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    if "provider" not in options:
+        return options
+    defined = {name.removeprefix("option."): value for name, value in options.items() if name.startswith("option.")}
+    return {**defined, **({"path": options["path"]} if "path" in options else {})}
+
+
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     """`load` with one path gives an option, with several a list in JSON."""
     paths = json.loads(options["paths"]) if options.get("paths", "").startswith("[") else _words(options, "paths")
     named = [*([options["path"]] if options.get("path") else []), *paths]
     if not named:
-        raise UsageError("no path: load(path) names a store")
-    local = (path.removeprefix("file://") for path in named)
+        raise UsageError(
+            "no path: load(path) names a store; a table of a catalog that is to have it is created without columns"
+        )
+    local = (path.removeprefix("file://").removeprefix("file:") for path in named)
     return tuple(path if is_url(path) else str(Path(path).absolute()) for path in local)
 
 
@@ -244,6 +278,31 @@ def _number_of(options: Mapping[str, str], name: str, least: int | None = None) 
     if least is not None and number < least:
         raise UsageError(f"option {name}: {number} is less than {least}")
     return number
+
+
+def _size_of(options: Mapping[str, str], name: str) -> int | None:
+    """Bytes, with the suffixes that Spark takes: `512m`, `2g`."""
+    if not options.get(name):
+        return None
+    given = _SIZE.fullmatch(options[name].strip().lower())
+    if given is None or int(given[1]) == 0:
+        raise UsageError(f"option {name}: {options[name]!r} is not a size such as 1048576, 512m or 2g")
+    return int(given[1]) << 10 * " kmgtp".index(given[2] or " ")
+
+
+def _starting_offsets(text: str) -> int | dict[str, int]:
+    """As those of Spark's source for Kafka: -2 is the start of a log, -1 its end."""
+    if text.lower() in ("earliest", "latest"):
+        return 0 if text.lower() == "earliest" else LATEST
+    try:
+        offsets = {str(store): {-2: 0}.get(at, at) for store, at in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError):
+        offsets = {"": -3}
+    if any(type(at) is not int or at < LATEST for at in offsets.values()):
+        raise UsageError(
+            f"option startingOffsets: {text[:80]!r} is neither earliest, latest nor JSON: {{STORE: OFFSET}}"
+        )
+    return offsets
 
 
 def _number(name: str, text: str) -> int:

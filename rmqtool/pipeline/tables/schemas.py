@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from rmqtool.report.names import unknown_name
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+OPTIONS_KEY: Final = "rocketmq-store"
+"""Of a column's metadata."""
 _TYPES: Final = {
     Type.INT16: pa.int16(),
     Type.INT32: pa.int32(),
@@ -62,15 +65,28 @@ def chosen(schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns]) if columns else schema
 
 
-def commented(schema: pa.Schema, table: str) -> StructType:
-    """A schema as Spark has it, with the comments of a table's columns, which tables written from them keep."""
+def commented(schema: pa.Schema, table: str, options: Mapping[str, str] | None = None) -> StructType:
+    """A schema as Spark has it, with the comments of a table's columns, which tables written from them keep.
+
+    Args:
+        options: of a table in a catalog, which keeps its columns and hands readers nothing else (Spark 4.3.0).
+    """
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
     comments = {field.name: field.comment for field in TABLES[table]}
-    return StructType(
-        [
-            StructField(field.name, field.dataType, field.nullable, {"comment": comments[field.name]})
-            for field in from_arrow_schema(schema).fields
-        ]
-    )
+    columns = [
+        StructField(field.name, field.dataType, field.nullable, {"comment": comments[field.name]})
+        for field in from_arrow_schema(schema).fields
+    ]
+    if options is not None:
+        columns[0].metadata[OPTIONS_KEY] = json.dumps(options)
+    return StructType(columns)
+
+
+def options_in(schema: StructType) -> dict[str, str]:
+    """The options that `commented` left with the columns of a table in a catalog; none elsewhere."""
+    for field in schema.fields:
+        if OPTIONS_KEY in field.metadata:
+            return dict(json.loads(field.metadata[OPTIONS_KEY]))
+    return {}

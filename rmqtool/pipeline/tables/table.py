@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtool.errors import RmqtoolError, UnreadableError
+from rmqtool.errors import DamageError, UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
 from rmqtool.formats.rocksdb.queue import DISPATCHED, OFFSET, UNIT, UNIT_SIZE
 from rmqtool.pipeline.tables import findings_table, index_table, queue_table
-from rmqtool.pipeline.tables.log_splits import LogTask, log_tasks, read_task
+from rmqtool.pipeline.tables.log_splits import LogSplit, LogTask, Splitting, log_tasks, read_task
 from rmqtool.pipeline.tables.options import PLANNING_THREADS, UNREADABLE, SourceOptions, UnreadStore
 from rmqtool.pipeline.tables.queue_table import BLOCK_UNITS
 from rmqtool.pipeline.tables.rows import batch_of, native
@@ -28,10 +28,6 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.remote import view_of_files
 from rmqtool.store.view import Entry, StoreView, UnreadPlace
-
-
-class DamageError(RmqtoolError):
-    """A row is not sound, and the mode says that the job ends there."""
 
 
 class Table(Protocol):
@@ -73,6 +69,38 @@ def parts(table: Table) -> list[Any]:
 
     runner = ThreadRunner(PLANNING_THREADS)
     return [part for some in runner.map(planned, table.options.fleet()) for part in some]
+
+
+def tasks(parts_in: Callable[[Splitting], list[Any]], splitting: Splitting) -> list[list[Any]]:
+    """Parts in the groups that a task reads: small files of logs are joined, until they cost as much as a large one.
+
+    Args:
+        parts_in: the parts, the log cut as a splitting says; asked again where they are fewer than the minimum.
+    """
+    parts = parts_in(splitting)
+    costs = [_cost(part, splitting.open_bytes) for part in parts]
+    most = min(splitting.part_bytes, sum(cost or 0 for cost in costs) // splitting.minimum)
+    if splitting.minimum > 1 and splitting.count is None:
+        parts = parts_in(replace(splitting, part_bytes=max(1, most)))
+        costs = [_cost(part, splitting.open_bytes) for part in parts]
+    grouped: list[list[Any]] = []
+    left = 0
+    for part, cost in zip(parts, costs, strict=True):
+        if cost is None or cost > left or splitting.count is not None:
+            grouped.append([part])
+            left = 0 if cost is None else most - cost
+        else:
+            grouped[-1].append(part)
+            left -= cost
+    return grouped
+
+
+def _cost(part: Any, open_bytes: int) -> int | None:
+    """Bytes that a part of a log costs; None of another table, whose parts are joined already."""
+    task = part.task if isinstance(part, RangeTask) else part
+    if not isinstance(task, tuple) or not all(isinstance(split, LogSplit) for split in task):
+        return None
+    return sum(split.data_bytes + open_bytes for split in task)
 
 
 def read_part(table: Table, part: Any) -> Iterator[pa.RecordBatch]:

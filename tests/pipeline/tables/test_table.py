@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rmqtool.pipeline.tables.options import SourceOptions
-from rmqtool.pipeline.tables.table import parts, read_part, table_of
+from rmqtool.pipeline.tables.table import parts, read_part, table_of, tasks
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.golden_stores import broker_names, names
@@ -70,3 +72,36 @@ def test_findings_are_those_of_verify(golden: Unpacked, name: str) -> None:
 def test_wanted_topics_and_queues_leave_out_directories(golden: Unpacked) -> None:
     found = table_rows(golden("5.5.0-many-files"), table="consumequeue", topics="Au*", queue_ids="0")
     assert {(row["topic"], row["queue_id"]) for row in found} == {("Audit", 0)}
+
+
+def grouped(paths: list[Path], **options: str) -> list[list[Any]]:
+    """The parts that tasks read."""
+    parsed = SourceOptions.parse({"paths": json.dumps([str(path) for path in paths]), **options})
+    return tasks(lambda splitting: parts(table_of(replace(parsed, splitting=splitting))), parsed.splitting)
+
+
+def test_small_files_are_read_by_one_task(golden: Unpacked) -> None:
+    stores = [golden("5.5.0-clean-basic"), golden("5.5.0-many-files")]
+    files = sum(len(list((store / "commitlog").iterdir())) for store in stores)
+    assert [len(group) for group in grouped(stores, splits="1")] == [1] * files
+    assert [len(group) for group in grouped(stores)] == [files]
+    opened = grouped(stores, openCostInBytes="64m")
+    assert [len(group) for group in opened] == [3] * (files // 3) + [files % 3] * (files % 3 > 0)
+    many = grouped(stores, minPartitions="5", openCostInBytes="1")
+    assert len(many) >= 5
+    table = table_of(SourceOptions.parse({"paths": json.dumps([str(store) for store in stores])}))
+    rows = [batch.num_rows for group in many for part in group for batch in read_part(table, part)]
+    assert sum(rows) == sum(len(dumped(store, "commitlog")) for store in stores)
+
+
+def test_holes_of_a_file_are_no_bytes_of_it(golden_copy: Unpacked) -> None:
+    store = golden_copy("5.5.0-many-files")
+    newest = max((store / "commitlog").iterdir())
+    os.truncate(newest, 1 << 30)
+    assert len(grouped([store], split_bytes="64m", openCostInBytes="1")) == 1
+
+
+def test_a_path_without_a_store_and_other_tables_are_tasks_of_their_own(golden: Unpacked, tmp_path: Path) -> None:
+    store = golden("5.5.0-many-files")
+    assert next(map(len, grouped([tmp_path, store]))) == 1
+    assert all(len(group) == 1 for group in grouped([store], table="consumequeue"))
