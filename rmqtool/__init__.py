@@ -13,11 +13,13 @@ __version__ = "0.3.0"
 __all__ = ["open"]
 
 
-def open(path_or_url: str | PathLike[str], *, commitlog: Sequence[str] = ()) -> Stores:  # noqa: A001 - fixed name
+def open(  # noqa: A001 - fixed name
+    path_or_url: str | PathLike[str] | Sequence[str | PathLike[str]], *, commitlog: Sequence[str] = ()
+) -> Stores:
     """Open a store, or several, for reading in this process; docs/api.md.
 
     Args:
-        path_or_url: of a store's root; a pattern such as `/archive/*/store` names several stores.
+        path_or_url: of a store's root, or a list of them; a pattern such as `/archive/*/store` names several stores.
         commitlog: directories of the commit log, relative to the store or absolute, if it is not in `commitlog/`.
 
     Raises:

@@ -27,6 +27,7 @@ from rmqtool.report.fields import (
     Code,
     Constant,
     Host,
+    Meaning,
     MessageId,
     Number,
     Properties,
@@ -190,7 +191,7 @@ class JsonRows:
                 return "false"  # longer ones are left, as are those with an error
             case Body("body_error"):
                 return "null"
-            case RowFact() | Time() | Body() | BodyContent():
+            case RowFact() | Time() | Body() | BodyContent() | Meaning():
                 raise UnfilledFieldError(name, "rows of the compiled writer")
             case unknown:
                 assert_never(unknown)

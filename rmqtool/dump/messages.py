@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.findings.finding import TOMBSTONE_FINDING
 from rmqtool.formats import commitlog
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text, offset_message_id
@@ -20,6 +21,7 @@ from rmqtool.report.fields import (
     Code,
     Constant,
     Host,
+    Meaning,
     MessageId,
     Number,
     Properties,
@@ -35,9 +37,6 @@ from rmqtool.report.rows import RowBlock, message_fields
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
-
-TOMBSTONE_FINDING: Final = "commitlog.tombstone"
-"""Of a record that replaces a lost message after a repair: a note, so the row is no bad range."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class DumpedMessages:
             case Body(part):
                 at = self.body_choice.fields.index(part)
                 return [values[at] for values in self._bodies]
-            case RowFact() | Time() | BodyContent():
+            case RowFact() | Time() | BodyContent() | Meaning():
                 raise UnfilledFieldError(name, "rows of dump")
             case source:
                 assert_never(source)

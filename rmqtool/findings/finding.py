@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any, Final
 
 MISSING_LOG_FILE: Final = "commitlog.missing-file"
+TOMBSTONE_FINDING: Final = "commitlog.tombstone"
+"""Of a record that replaces a lost message after a repair: a note, so the row is no bad range."""
 BACKUP_BETTER: Final = "config.backup-better"
 NOT_READABLE_BY_VERSION: Final = "commitlog.not-readable-by-version"
 

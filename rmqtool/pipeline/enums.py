@@ -9,6 +9,7 @@ class TableName(StrEnum):
     """The tables."""
 
     MESSAGES = "messages"
+    BUSINESS_MESSAGES = "business_messages"
     CONSUMEQUEUE = "consumequeue"
     INDEX = "index"
     FINDINGS = "findings"
@@ -28,6 +29,7 @@ class Profile(StrEnum):
     HEADERS = "headers"
     PROPERTIES = "properties"
     FULL = "full"
+    BUSINESS = "business"
 
 
 class Form(StrEnum):

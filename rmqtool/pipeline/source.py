@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
 from rmqtool.pipeline.tables.log_splits import Splitting
-from rmqtool.pipeline.tables.options import SourceOptions, own_options
+from rmqtool.pipeline.tables.options import MESSAGE_TABLES, SourceOptions, own_options
 from rmqtool.pipeline.tables.schemas import chosen, commented, options_in
 from rmqtool.pipeline.tables.table import Table, in_mode, parts, read_part, table_of, tasks
 
@@ -58,8 +58,8 @@ class RocketmqStoreSource(DataSource):
             UnsupportedError: this pyspark cannot bound what a stream reads.
         """
         options = replace(SourceOptions.parse(self.options or options_in(schema)), columns=tuple(schema.names))
-        if options.table != "messages":
-            raise UsageError(f"the table {options.table} cannot be streamed; only messages can")
+        if options.table not in MESSAGE_TABLES:
+            raise UsageError(f"the table {options.table} cannot be streamed; {' and '.join(MESSAGE_TABLES)} can")
         try:
             from rmqtool.pipeline.stream import LogStream
         except ImportError as error:

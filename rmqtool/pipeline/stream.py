@@ -40,7 +40,7 @@ MISSING: Final = "missing"
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostRange:
     """What a batch cannot read, as one row.
 
     Attributes:
@@ -58,7 +58,7 @@ class StoreBatch:
     """What a batch has of one store.
 
     Attributes:
-        begin: where reading goes on, after what is lost.
+        begin: where reading continues, after what is lost.
         end: of what can be read now.
         lost: since the last batch; None where nothing is.
     """
@@ -67,7 +67,7 @@ class StoreBatch:
     store: Store
     begin: Position
     end: Position
-    lost: Lost | None = None
+    lost: LostRange | None = None
 
 
 class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -153,20 +153,20 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLossError: records in between are gone.
         """
         stores = self._stores(end)
-        values: list[Lost] = []
+        values: list[LostRange] = []
         ranges: list[tuple[Store, RowFilter, int | None]] = []
         for label, value in end.items():
             if value == start.get(label):
                 continue
             high = Position.parse(value)
             if _was_missing(value):
-                values.append(Lost(label, high.physical_offset, 0, UNREADABLE_STORE))
+                values.append(LostRange(label, high.physical_offset, 0, UNREADABLE_STORE))
                 continue
             if label not in stores:
                 if self._options.on_store_missing != OnStoreMissing.SKIP:
                     raise DataLossError(f"{label}: there is no store any more, and a batch of it was begun")
                 low = Position.parse(start.get(label, 0)).physical_offset
-                values.append(Lost(label, low, max(0, high.physical_offset - low), UNREADABLE_STORE))
+                values.append(LostRange(label, low, max(0, high.physical_offset - low), UNREADABLE_STORE))
                 continue
             store = stores[label]
             begin, lost = self._begin(store, start)
@@ -198,7 +198,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         table = MessagesTable(replace(self._options, row_filter=RowFilter(stale=False)))
         for part in partition.value or ():
-            if isinstance(part, Lost):
+            if isinstance(part, LostRange):
                 columns = MessageBatches(with_judgement(self._schema), SourceFile(part.store, ""))
                 row = columns.range_row(part.physical_offset, part.size, part.finding, file_position=None)
                 yield from in_mode(iter([row]), self._schema, self._options.mode)
@@ -242,7 +242,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = Position(high)
         return StoreBatch(label, store, begin, end, lost)
 
-    def _begin(self, store: Store, start: Offsets) -> tuple[Position, Lost | None]:
+    def _begin(self, store: Store, start: Offsets) -> tuple[Position, LostRange | None]:
         """Position at which reading a log continues, and what was lost before."""
         label = store.view.label
         if label not in start:
@@ -254,9 +254,9 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._tell(label, message)
         at = position.physical_offset
         if store.log_start > at:
-            return Position(store.log_start), Lost(label, at, store.log_start - at, MISSING_LOG_FILE)
+            return Position(store.log_start), LostRange(label, at, store.log_start - at, MISSING_LOG_FILE)
         begin = position_before_cut(store, position)
-        return begin, Lost(label, begin.physical_offset, 0, REPLACED)
+        return begin, LostRange(label, begin.physical_offset, 0, REPLACED)
 
     def _tell(self, label: str, message: str) -> None:
         if self._options.fails_on_data_loss:

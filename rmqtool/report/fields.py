@@ -111,13 +111,19 @@ class Body(NamedTuple):
     part: str
 
 
+class Meaning(NamedTuple):
+    """What a message is to those who send and receive it: one of the columns of the profile `business`."""
+
+    part: str
+
+
 class BodyContent(NamedTuple):
     """The body, decompressed."""
 
 
 Source = (
     RowFact | Number | Time | Code | Constant | Topic | Host | MessageId | Property | Words
-    | Properties | PropertyBlock | Body | BodyContent
+    | Properties | PropertyBlock | Body | BodyContent | Meaning
 )  # fmt: skip
 """Where the values of a field of the messages come from."""
 STORE_HOST: Final = Host(commitlog.STORE_HOST_AT, system_flag.STORE_HOST_V6, system_flag.BORN_HOST_V6)
@@ -284,6 +290,23 @@ _IN_MESSAGES: Final = {
             "the body, decompressed; null if it is not what compression says, or longer than 16 MiB", nullable=True,
         ),
         *MESSAGE_ROW, BODY_ROW[0], PROPERTY_BLOCK,
+        _message(
+            "delivery", Type.TEXT, Meaning("delivery"),
+            "normal, half, op, delayed, timer, retry, dead-letter, trace, pop or system",
+        ),
+        _message("is_system", Type.BOOL, Meaning("is_system"), "whether the topic is the broker's own"),
+        _message(
+            "real_topic", Type.TEXT, Meaning("real_topic"),
+            "the topic that the message was sent to; of a record that waits or comes again its properties say it",
+        ),
+        _message(
+            "real_queue_id", Type.INT32, Meaning("real_queue_id"),
+            "the queue that the message was sent to; null where nothing in the record says it", nullable=True,
+        ),
+        _message(
+            "identity", Type.TEXT, Meaning("identity"),
+            "equal for records of the same message: the producer's id, else the broker's",
+        ),
     )
 }  # fmt: skip
 _HEADER_COLUMNS: Final = (
@@ -294,15 +317,24 @@ _HEADER_COLUMNS: Final = (
 )
 _PROPERTY_COLUMNS: Final = ("tags", "keys", "unique_key", "properties")
 _STORED_COLUMNS: Final = ("properties_raw", "body")
+MEANING_COLUMNS: Final = ("delivery", "is_system", "real_topic", "real_queue_id", "identity")
+_BUSINESS_COLUMNS: Final = (
+    *("store", "topic", "queue_id", "queue_offset", "physical_offset", "store_time", "born_time", "born_host"),
+    *("transaction", "reconsume_times", "tags", "keys", "properties", "identity", "body_decoded", "finding"),
+)
 MESSAGE_PROFILES: Final = {
     "headers": _HEADER_COLUMNS,
     "properties": _HEADER_COLUMNS + _PROPERTY_COLUMNS,
     "full": _HEADER_COLUMNS + _PROPERTY_COLUMNS + _STORED_COLUMNS,
+    "business": _BUSINESS_COLUMNS,
 }
-"""Columns of the table `messages` by profile: the fixed fields; the properties too; the stored bytes too."""
+"""Columns of the table `messages` by profile: the fixed fields; the properties too; the stored bytes too; what says
+most to those who send and receive messages."""
 COSTLY_COLUMNS: Final = ("body_decoded",)
 """Columns that no profile has, because they cost more than all others: they are read only if they are named."""
-MESSAGE_TABLE: Final = tuple(_IN_MESSAGES[name] for name in (*MESSAGE_PROFILES["full"], *COSTLY_COLUMNS))
+MESSAGE_TABLE: Final = tuple(
+    _IN_MESSAGES[name] for name in (*MESSAGE_PROFILES["full"], *MEANING_COLUMNS, *COSTLY_COLUMNS)
+)
 assert {*MESSAGE_TABLE} == {*_IN_MESSAGES.values()}, "a field of the messages is in no profile"
 
 _UNITS: Final = frozenset({"unit", "batch-unit"})
@@ -382,5 +414,6 @@ FINDING_TABLE: Final = (
 )
 """Columns of the table `findings`: those of `verify`'s JSON."""
 TABLES: Final = {
-    "messages": MESSAGE_TABLE, "consumequeue": QUEUE_TABLE, "index": INDEX_TABLE, "findings": FINDING_TABLE,
+    "messages": MESSAGE_TABLE, "business_messages": MESSAGE_TABLE,
+    "consumequeue": QUEUE_TABLE, "index": INDEX_TABLE, "findings": FINDING_TABLE,
 }  # fmt: skip

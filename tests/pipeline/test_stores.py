@@ -5,6 +5,7 @@ That they answer what they answer on Spark is seen in test_commands.py.
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from rmqtool.pipeline.tables.schemas import message_schema
 from tests.commands.transcripts import rmqtool as command
 from tests.conftest import Unpacked
 from tests.pipeline.stores import as_dumped, dump_rows
+from tests.pipeline.tables.test_table import table_rows
 
 STORE = "5.5.0-damage-flip-body-middle-file"
 STORES = [STORE, "5.5.0-damage-log-middle-file-missing", "5.5.0-stale-tail", "5.5.0-clean-empty", "5.5.0-ipv6"]
@@ -62,6 +64,99 @@ def test_a_pattern_names_several_stores(golden: Unpacked) -> None:
     paths = [golden("5.5.0-clean-basic"), golden("5.5.0-clean-single")]
     table = rmqtool.open(paths[0].parent / "5.5.0-clean-[bs]*").messages(["store"]).read_all()
     assert {row["store"] for row in table.to_pylist()} >= {str(path) for path in paths}
+
+
+def test_a_list_names_several_stores(golden: Unpacked) -> None:
+    paths = [golden("5.5.0-clean-single"), golden("5.5.0-clean-basic")]
+    table = rmqtool.open(paths).messages(["store"]).read_all()
+    assert list(dict.fromkeys(table["store"].to_pylist())) == [str(path) for path in paths]
+
+
+BROKERS = [
+    *("broker-5.5.0-retry-clean", "broker-4.9.7-retry-clean", "broker-5.5.0-mixed-clean", "broker-4.9.7-mixed-clean"),
+    *("broker-5.5.0-timer", "broker-5.5.0-transaction-killed", "broker-4.9.7-delay-killed", "broker-5.5.0-pop"),
+]
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_business_messages_are_those_of_the_queues_that_consumers_of_topics_read(golden: Unpacked, name: str) -> None:
+    """Real brokers wrote these queues; what waits, comes again or is the broker's own lies in queues of its own."""
+    stores = rmqtool.open(golden(name))
+    units = stores.consumequeue(["topic", "queue_id", "queue_offset", "type"]).read_all().to_pylist()
+    served = {
+        (unit["topic"], unit["queue_id"], unit["queue_offset"])
+        for unit in units
+        if unit["type"] == "unit" and re.match("SCHEDULE_TOPIC|RMQ_SYS|rmq_sys|%RETRY%|%DLQ%", unit["topic"]) is None
+    }
+    rows = stores.business_messages().read_all().to_pylist()
+    assert {(row["topic"], row["queue_id"], row["queue_offset"]) for row in rows} >= served
+    assert len(rows) == len({row["identity"] for row in rows}) > 0
+    assert len(rows) < stores.count_rows()
+
+
+def test_what_records_are_for_and_where_they_were_sent(golden: Unpacked) -> None:
+    columns = ["topic", "delivery", "is_system", "real_topic", "real_queue_id", "transaction"]
+    rows = rmqtool.open(golden("broker-5.5.0-mixed-killed")).messages(columns, mode="dropmalformed").read_all()
+    found = {
+        (row["topic"], row["delivery"], row["is_system"], row["real_topic"], row["real_queue_id"] is None)
+        for row in rows.to_pylist()
+        if row["topic"] is not None
+    }
+    assert found >= {
+        ("%DLQ%job-workers", "dead-letter", False, "jobs", True),
+        ("%RETRY%job-workers", "retry", False, "jobs", True),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", "half", True, "transfers", False),
+        ("SCHEDULE_TOPIC_XXXX", "delayed", True, "reminders", False),
+        ("orders", "normal", False, "orders", False),
+        ("transfers", "normal", False, "transfers", False),
+    }
+    [timer] = {
+        (row["delivery"], row["real_topic"])
+        for row in rmqtool.open(golden("broker-5.5.0-timer")).messages(columns).read_all().to_pylist()
+        if row["topic"] == "rmq_sys_wheel_timer"
+    }
+    assert timer == ("timer", "alarms")
+
+
+def test_damage_is_a_row_of_business_messages_too(golden: Unpacked) -> None:
+    stores = rmqtool.open(golden(STORE))
+    bad = [row["finding"] for row in stores.messages(["finding"]).read_all().to_pylist() if row["finding"]]
+    business = stores.business_messages(["finding", "topic"]).read_all().to_pylist()
+    assert [row["finding"] for row in business if row["finding"]] == bad != []
+    with pytest.raises(DamageError):
+        stores.business_messages(mode="failfast").read_all()
+
+
+def test_the_other_tables_are_those_of_spark(golden: Unpacked) -> None:
+    path = golden("5.5.0-damage-cq-entry-wrong-tag")
+    stores = rmqtool.open(path)
+    assert stores.consumequeue().read_all().to_pylist() == table_rows(path, table="consumequeue")
+    assert stores.index().read_all().to_pylist() == table_rows(path, table="index")
+    assert stores.findings().read_all().to_pylist() == table_rows(path, table="findings") != []
+    assert stores.index(["key_hash"]).schema.names == ["key_hash"]
+
+
+def test_times_may_be_datetimes(golden: Unpacked) -> None:
+    stores = rmqtool.open(golden("5.5.0-many-files"))
+    times = [time for time in stores.messages(["store_time"]).read_all()["store_time"].to_pylist() if time]
+    middle = sorted(times)[len(times) // 2]
+    assert stores.count_rows(to_time_ms=middle) == sum(time < middle for time in times)
+    with pytest.raises(UsageError, match="without a zone"):
+        stores.count_rows(from_time_ms=middle.replace(tzinfo=None))
+
+
+def test_fragments_are_read_elsewhere(golden: Unpacked) -> None:
+    stores = rmqtool.open([golden("5.5.0-many-files"), golden(STORE)])
+    fragments = stores.fragments(columns="physical_offset,topic", splits="2")
+    assert len(fragments) > 4
+    again = pickle.loads(pickle.dumps(fragments))  # noqa: S301 - our own
+    tables = [fragment.to_table() for fragment in again]
+    assert pa.concat_tables(tables) == stores.messages(["physical_offset", "topic"]).read_all()
+
+
+def test_stores_are_a_stream_of_arrow(golden: Unpacked) -> None:
+    stores = rmqtool.open(golden("5.5.0-clean-basic"))
+    assert pa.RecordBatchReader.from_stream(stores).read_all() == stores.messages().read_all()
 
 
 def test_batches_come_as_they_are_asked_for(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ _SYSTEM_TOPICS: Final = frozenset(
         "OFFSET_MOVED_EVENT",
     }
 )
-_ROCKSDB_TOPICS: Final = frozenset({"RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"})
+_ROCKSDB_TOPICS: Final = frozenset({names.ROCKSDB_HALF_TOPIC, names.ROCKSDB_OPERATION_TOPIC})
 
 
 def refusal(message: Message, text: bytes, rules: BrokerRules, config: WriterConfig) -> str | None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
+from rmqtool.formats import properties
+from rmqtool.formats.pop import REVIVE_TOPIC
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 
 LMQ_PREFIX: Final = "%LMQ%"
@@ -26,6 +29,36 @@ _OWN_GROUPS: Final = frozenset(
         "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
     }
 )  # fmt: skip
+
+
+class Delivery(StrEnum):
+    """What the record of a message is for, by the topic that it lies in."""
+
+    NORMAL = "normal"
+    """A message that consumers of its topic get, also one that was delayed, or committed, before."""
+    HALF = "half"
+    """Of a transaction: it waits for its end."""
+    OPERATION = "op"
+    """Of a transaction: its half message has ended."""
+    DELAYED = "delayed"
+    TIMER = "timer"
+    RETRY = "retry"
+    DEAD_LETTER = "dead-letter"
+    TRACE = "trace"
+    POP = "pop"
+    """Progress of consumers that pop."""
+    SYSTEM = "system"
+
+
+_DELIVERIES: Final = {
+    properties.HALF_TOPIC: Delivery.HALF,
+    properties.ROCKSDB_HALF_TOPIC: Delivery.HALF,
+    properties.OPERATION_TOPIC: Delivery.OPERATION,
+    properties.ROCKSDB_OPERATION_TOPIC: Delivery.OPERATION,
+    properties.TRACE_TOPIC: Delivery.TRACE,
+    SCHEDULE_TOPIC: Delivery.DELAYED,
+    properties.TIMER_TOPIC: Delivery.TIMER,
+}
 VALID_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z", re.ASCII)
 """Names that brokers accept for a topic."""
 
@@ -56,6 +89,22 @@ def may_be_deleted(topic: str, shown_topics: frozenset[str] | None) -> bool:
 def is_broker_topic(topic: str) -> bool:
     """True if a topic is the broker's own, or a light queue, of which no file lists the names."""
     return topic in _OWN or topic.lower().startswith("rmq_sys_") or topic.startswith(LMQ_PREFIX)
+
+
+def delivery_of(topic: str) -> Delivery:
+    """What records in a topic are for.
+
+    Broker: `TransactionalMessageBridge`, `ScheduleMessageService`, `TimerMessageStore`, `SendMessageProcessor`,
+    `PopMessageProcessor`.
+    """
+    if topic.startswith(RETRY_PREFIX):
+        return Delivery.RETRY
+    if topic.startswith(DEAD_LETTER_PREFIX):
+        return Delivery.DEAD_LETTER
+    if topic.startswith(REVIVE_TOPIC):
+        return Delivery.POP
+    is_own = is_broker_topic(topic) and not topic.startswith(LMQ_PREFIX)
+    return _DELIVERIES.get(topic, Delivery.SYSTEM if is_own else Delivery.NORMAL)
 
 
 def is_broker_group(group: str) -> bool:

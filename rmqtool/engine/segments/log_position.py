@@ -119,7 +119,7 @@ def position_after(store: Store, before: Position, end: Position) -> Position:
 
 
 def position_before_cut(store: Store, position: Position) -> Position:
-    """Where a reading goes on in a log that is not the one that was read up to a position: at the last place before
+    """Where a reading continues in a log that is not the one that was read up to a position: at the last place before
     which both are the same, or else at the log's start.
 
     Raises:

@@ -34,7 +34,7 @@ from rmqtool.pipeline.jobs.lakehouse import TABLE_FORMS, LakeTable
 from rmqtool.pipeline.jobs.lease import Lease
 from rmqtool.pipeline.jobs.partitions import partitioned
 from rmqtool.pipeline.jobs.target_files import TargetFiles
-from rmqtool.pipeline.tables.options import PLANNING_THREADS
+from rmqtool.pipeline.tables.options import MESSAGE_TABLES, PLANNING_THREADS
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.store.directory import Store
 
@@ -129,7 +129,7 @@ class IncrementalExport:
             layout = self._layout()
             self._finish_moves()
             batch: ExportBatch | None = ExportBatch(self._next_number())
-            if self.table == "messages":
+            if self.table in MESSAGE_TABLES:
                 batch = self._planned_before() or self._plan()
             while batch is not None:
                 self._add(session, batch, layout, lease)
@@ -244,7 +244,7 @@ class IncrementalExport:
                 listed = [{"path": segment.path, "bytes": segment.size} for segment in read]
                 stores[store.view.label] = {"from_offset": low, "to_offset": high, "files": listed}
         options = dict(self.options)
-        if self.table == "messages":
+        if self.table in MESSAGE_TABLES:
             rows = table_frame(session, {**options, "ranges": json.dumps(batch.ranges)})
         else:
             day = f.date_format(f.timestamp_millis(CHECKED), "yyyy-MM-dd")
@@ -331,5 +331,7 @@ def demand_growing(table: str) -> None:
     Raises:
         UsageError: it is one.
     """
-    if table not in ("messages", "findings"):
-        raise UsageError(f"--incremental: --table messages or findings, not {table}: it is replaced as a whole")
+    if table not in (*MESSAGE_TABLES, "findings"):
+        raise UsageError(
+            f"--incremental: --table messages, business_messages or findings, not {table}: it is replaced as a whole"
+        )

@@ -220,7 +220,7 @@ def _scanned(
         damage = yield from _good_rows(walk, part, columns, row_filters)
         if damage is not None:
             row_filters = [*row_filters, RowFilter(from_physical_offset=damage)]
-            columns = MessageBatches(schema, file)  # another walk numbers topics anew
+            columns = MessageBatches(schema, file)  # each walk has its own numbers of topics
     if walk is None or damage is not None:
         start = first_row_from(whole, part.start, scan, part.proof_bytes) if walk is None else 0
         if start >= end and whole.source.size:

@@ -5,20 +5,25 @@ Only the columns that are asked for are made, each as its source in `report.fiel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, assert_never
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rmqtool.formats import commitlog
+from rmqtool.engine.rules.topic_names import Delivery, delivery_of
+from rmqtool.findings.finding import TOMBSTONE_FINDING
+from rmqtool.formats import commitlog, properties
 from rmqtool.formats.commitlog import MESSAGE_MAGICS
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text
 from rmqtool.formats.system_flag import BORN_HOST_V6, STORE_HOST_V6
+from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.pipeline.tables.decoded_bodies import content_batches, whole_content
 from rmqtool.pipeline.tables.texts import (
     Bytes,
@@ -36,6 +41,7 @@ from rmqtool.report.fields import (
     Code,
     Constant,
     Host,
+    Meaning,
     MessageId,
     Number,
     Properties,
@@ -55,6 +61,29 @@ _HEX: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).enco
 _VERDICTS: Final = pa.array([verdict.name.lower().replace("_", "-") for verdict in Verdict])
 _FINDINGS: Final = pa.array([FINDING_IDS.get(verdict) for verdict in Verdict], pa.string())
 _FIELDS: Final = {column.name: column for column in MESSAGE_TABLE}
+
+
+_WAITING: Final = (Delivery.HALF, Delivery.DELAYED, Delivery.TIMER)
+_REAL_TOPIC: Final[Mapping[Delivery, tuple[str, ...]]] = {
+    **dict.fromkeys(_WAITING, (properties.REAL_TOPIC,)),
+    Delivery.RETRY: (properties.RETRY_TOPIC,),
+    Delivery.DEAD_LETTER: (properties.DEAD_LETTER_ORIGIN, properties.RETRY_TOPIC),
+}
+"""The properties that name the topic to which a message was sent, the first that is there."""
+_REAL_QUEUE_ID: Final[Mapping[Delivery, tuple[str, ...]]] = {
+    **dict.fromkeys(_WAITING, (properties.REAL_QUEUE_ID,)),
+    Delivery.RETRY: (),
+    Delivery.DEAD_LETTER: (),
+}
+_QUEUE_ID: Final = re.compile(r"\d{1,9}", re.ASCII)
+_MEANT_BY: Final[Mapping[str, tuple[tuple[str, pa.DataType], ...]]] = {
+    "delivery": (),
+    "is_system": (),
+    "real_topic": (("topic", pa.string()),),
+    "real_queue_id": (("queue_id", pa.int32()),),
+    "identity": (("unique_key", pa.string()), ("message_id", pa.string())),
+}
+"""Of each column of `Meaning` the columns out of which it is made."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +196,11 @@ class _Columns:
             case RowFact.VERDICT:
                 return _VERDICTS.take(_numbers(rows["verdict"]))
             case RowFact.FINDING:
-                return _FINDINGS.take(_numbers(rows["verdict"]))
+                findings = _FINDINGS.take(_numbers(rows["verdict"]))
+                is_tombstone = rows["prepared_transaction_offset"] == TOMBSTONE
+                if not self.are_messages or not is_tombstone.any():
+                    return findings
+                return pc.if_else(pc.and_(is_tombstone, pc.is_null(findings)), TOMBSTONE_FINDING, findings)
             case Number(name):
                 return _numbers(rows[name])
             case Time(name):
@@ -198,10 +231,45 @@ class _Columns:
                 return binary_array(self._pool, starts, rows["body_length"], fast=self._fast)
             case BodyContent():
                 return self._contents
+            case Meaning(part):
+                return self._meaning(part)
             case Body():
                 raise UnfilledFieldError(column.name, "Arrow columns")
             case source:
                 assert_never(source)
+
+    def _meaning(self, part: str) -> pa.Array:
+        """A column of `Meaning`: most follows from the topic; only of records that wait or come again the properties
+        are read.
+        """
+        column_of = {name: self.column(pa.field(name, kind)) for name, kind in _MEANT_BY[part]}
+        if part == "identity":
+            return pc.coalesce(*column_of.values())
+        numbers = self._rows["topic_number"]
+        deliveries = [delivery_of(topic) for topic in self._topics.to_pylist()]
+        if part == "delivery":
+            return pa.array(deliveries, pa.string()).take(_numbers(numbers))
+        if part == "is_system":
+            own = [one not in (Delivery.NORMAL, Delivery.RETRY, Delivery.DEAD_LETTER) for one in deliveries]
+            return pa.array(own, pa.bool_()).take(_numbers(numbers))
+        values, named = column_of.popitem()[1], _REAL_TOPIC if part == "real_topic" else _REAL_QUEUE_ID
+        keys = [named.get(one) for one in deliveries]
+        is_told = np.array([one is not None for one in keys])[numbers]
+        if not is_told.any():
+            return values
+        at = np.flatnonzero(is_told)
+        lengths = self._rows["properties_length"][at]
+        maps = property_maps(self._pool, self._properties_at[at], lengths, fast=self._fast).to_pylist()
+        told: list[Any] = []
+        for number, pairs in zip(numbers[at].tolist(), maps, strict=True):
+            properties = dict(pairs)
+            told.append(next((properties[key] for key in keys[number] or () if key in properties), None))
+        if part == "real_queue_id":
+            told = [int(text) if text is not None and _QUEUE_ID.fullmatch(text) else None for text in told]
+            return pc.replace_with_mask(values, pa.array(is_told), pa.array(told, values.type))
+        own = values.take(pa.array(at)).to_pylist()
+        texts = [text or topic for text, topic in zip(told, own, strict=True)]
+        return pc.replace_with_mask(values, pa.array(is_told), pa.array(texts, values.type))
 
     def _hosts(self, host: Host) -> pa.Array:
         at, is_v6 = self._host_at(host), self._has(host.v6_bit)

@@ -23,6 +23,9 @@ from rmqtool.store.remote import connect, matching_urls, open_remote, shown
 from rmqtool.store.view import open_directory
 
 TABLES: Final = tuple(name.value for name in TableName)
+MESSAGE_TABLES: Final = (TableName.MESSAGES.value, TableName.BUSINESS_MESSAGES.value)
+DEFAULT_PROFILES: Final = {TableName.BUSINESS_MESSAGES.value: "business"}
+"""Where it is not the one with the headers only."""
 MODES: Final = ("permissive", "dropmalformed", "failfast")
 PLANNING_THREADS: Final = 16
 """Stores that are listed at a time; a file system elsewhere lets each of them wait."""
@@ -76,8 +79,8 @@ class SourceOptions:
         starting_offsets: where a new stream begins: 0 at the start of each log, `LATEST` at its end, or an offset or
             `LATEST` by store.
         fails_on_data_loss: whether a stream ends with an error where records are gone that it has not read.
-        on_store_missing: whether a stream waits for a store that is gone (the others go on), goes on even where a batch
-            of it was begun, or ends with an error.
+        on_store_missing: whether a stream waits for a store that is gone while it reads the others, leaves out what a
+            batch of it had, or ends with an error.
         ranges: of physical offsets by store: only these are read, other paths are skipped. None: all.
         search: `pattern`, looked for in `pattern_in`: only what is found is a row.
     """
@@ -122,7 +125,7 @@ class SourceOptions:
         return cls(
             paths=_paths(options),
             table=_one_of(options, "table", TABLES),
-            profile=options.get("profile", "headers"),
+            profile=options.get("profile", DEFAULT_PROFILES.get(options.get("table", "").lower(), "headers")),
             columns=_words(options, "columns"),
             row_filter=row_filter,
             mode=_one_of(options, "mode", MODES),
@@ -167,7 +170,7 @@ class SourceOptions:
             "queue_ids": row_filter.queue_ids is not None and self.table != "consumequeue",
         }
         given = [name for name, is_given in unfit.items() if is_given]
-        if given and self.table != "messages":
+        if given and self.table not in MESSAGE_TABLES:
             raise UsageError(f"{', '.join(given)}: says nothing about the table {self.table}")
 
     def stores(self) -> list[Store]:

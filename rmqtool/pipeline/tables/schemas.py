@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rmqtool.errors import UsageError
 from rmqtool.pipeline.tables.texts import LIST_TYPE, MAP_TYPE, TIME_TYPE
-from rmqtool.report.fields import COSTLY_COLUMNS, MESSAGE_PROFILES, TABLES, RowField, Type
+from rmqtool.report.fields import MESSAGE_PROFILES, TABLES, RowField, Type
 from rmqtool.report.names import unknown_name
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def message_schema(profile: str, columns: tuple[str, ...] = ()) -> pa.Schema:
     """
     if profile not in MESSAGE_PROFILES:
         raise UsageError(f"profile {profile!r}: there are {', '.join(MESSAGE_PROFILES)}")
-    names = (*MESSAGE_PROFILES["full"], *COSTLY_COLUMNS) if columns else MESSAGE_PROFILES[profile]
-    return chosen(chosen(arrow_schema(TABLES["messages"]), names), columns)
+    return chosen(arrow_schema(TABLES["messages"]), columns or MESSAGE_PROFILES[profile])
 
 
 def chosen(schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:

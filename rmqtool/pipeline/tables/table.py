@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtool.engine.rules.topic_names import Delivery
 from rmqtool.errors import DamageError, UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
 from rmqtool.formats.rocksdb.queue import DISPATCHED, OFFSET, UNIT, UNIT_SIZE
+from rmqtool.pipeline.enums import TableName
 from rmqtool.pipeline.tables import findings_table, index_table, queue_table
 from rmqtool.pipeline.tables.log_splits import LogSplit, LogTask, Splitting, log_tasks, read_task
 from rmqtool.pipeline.tables.options import PLANNING_THREADS, UNREADABLE, SourceOptions, UnreadStore
@@ -167,7 +169,12 @@ class MessagesTable:
         row_filters = [self.options.row_filter]
         if isinstance(part, RangeTask):
             row_filters, part = [part.between, *row_filters], part.task
+        is_business = self.options.table == TableName.BUSINESS_MESSAGES.value
+        if is_business:
+            schema = with_columns(schema, ("type", "delivery", "transaction"))
         batches = read_task(part, schema if search is None else search.read(schema), row_filters)
+        if is_business:
+            batches = business_rows(batches)
         return batches if search is None else search.matches(batches)
 
 
@@ -251,6 +258,7 @@ def table_of(options: SourceOptions) -> Table:
     """
     tables: dict[str, type[MessagesTable | QueuesTable | IndexTable | FindingsTable]] = {
         "messages": MessagesTable,
+        "business_messages": MessagesTable,
         "consumequeue": QueuesTable,
         "index": IndexTable,
         "findings": FindingsTable,
@@ -259,10 +267,28 @@ def table_of(options: SourceOptions) -> Table:
     return tables[options.table](options)
 
 
+def with_columns(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """The columns of messages, and others, even if not requested."""
+    lacking = tuple(name for name in names if name not in schema.names)
+    return pa.schema([*schema, *message_schema("headers", lacking)]) if lacking else schema
+
+
 def with_judgement(schema: pa.Schema) -> pa.Schema:
     """The columns of messages, and those that show if a row is intact, even if not requested."""
-    judging = [column for column in message_schema("headers") if column.name in ("finding", "physical_offset", "file")]
-    return pa.schema([*schema, *(column for column in judging if column.name not in schema.names)])
+    return with_columns(schema, ("file", "physical_offset", "finding"))
+
+
+def business_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each message that consumers of its topic get, as it was sent, and what is not sound: it may hide one.
+
+    Left out are records that wait (half messages, delays, timers), that came again after a consumer failed, and the
+    broker's own.
+    """
+    for batch in batches:
+        is_ended = pc.is_in(batch["transaction"], pa.array(["none", "commit"]))
+        is_sent = pc.and_(pc.equal(batch["delivery"], Delivery.NORMAL.value), is_ended)
+        is_sent = pc.and_(is_sent, pc.equal(batch["type"], "message"))
+        yield batch.filter(pc.or_(pc.fill_null(is_sent, fill_value=False), pc.is_valid(batch["finding"])))
 
 
 def in_mode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, mode: str) -> Iterator[pa.RecordBatch]:
