@@ -72,7 +72,7 @@ def export(
     messages = messages_of(context)
     options = source_options(stores, commitlog, topic, from_time, to_time)
     options["table"] = table.value
-    if table is TableName.MESSAGES:
+    if table is TableName.MESSAGES or (table is TableName.BUSINESS_MESSAGES and profile is not Profile.HEADERS):
         options["profile"] = profile.value
     if columns is not None:
         options["columns"] = columns
@@ -166,7 +166,7 @@ def _exported(context: typer.Context, request: _Request) -> dict[str, Any]:
 def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> dict[str, int]:
     from rmqtool.pipeline.session import require_pyspark
 
-    require_pyspark()
+    require_pyspark()  # before what needs it is imported
     from rmqtool.pipeline.jobs.incremental import LEASES, IncrementalExport, demand_growing
     from rmqtool.pipeline.jobs.lakehouse import table_settings
     from rmqtool.pipeline.jobs.lease import break_lease
@@ -176,19 +176,26 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
     table = request.options["table"]
     demand_growing(table)
     target, is_local = request.place()
-    place = LocalFiles().spark_path(target) if is_local else target
-    more = table_settings(request.form, place, settings_of(request.conf))
-    conf = [*(request.conf or ()), *(f"{name}={value}" for name, value in more.items())]
-    with spark(request.master, conf, messages_of(context), "export") as session:
-        files: TargetFiles = LocalFiles(session) if is_local else HadoopFiles.open(session, target)
-        stores = checked_stores(request.options)
-        now_ms = time.time_ns() // 1_000_000
-        if request.break_lease is not None:
-            break_lease(files, f"{target}/{LEASES}", request.break_lease)
-        growing = IncrementalExport(
+    stores, now_ms = checked_stores(request.options), time.time_ns() // 1_000_000
+
+    def growing_in(files: TargetFiles) -> IncrementalExport:
+        return IncrementalExport(
             target, request.form, table, request.options, request.partition_by, stores, now_ms, files, accepts_loss
         )
-        added = growing.run(session)
+
+    growing = growing_in(LocalFiles())
+    if is_local and request.break_lease is None and growing.has_nothing_new():
+        added = growing.added
+    else:
+        place = LocalFiles().spark_path(target) if is_local else target
+        more = table_settings(request.form, place, settings_of(request.conf))
+        conf = [*(request.conf or ()), *(f"{name}={value}" for name, value in more.items())]
+        with spark(request.master, conf, messages_of(context), "export") as session:
+            files: TargetFiles = LocalFiles(session) if is_local else HadoopFiles.open(session, target)
+            if request.break_lease is not None:
+                break_lease(files, f"{target}/{LEASES}", request.break_lease)
+            growing = growing_in(files)
+            added = growing.run(session)
     left = {label: count for label, count in growing.unflushed.items() if count}
     unflushed_bytes = sum(left.values())
     if left:

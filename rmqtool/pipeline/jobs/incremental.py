@@ -138,6 +138,19 @@ class IncrementalExport:
             lease.release()
         return self.added
 
+    def has_nothing_new(self) -> bool:
+        """True if a run would add nothing, as far as one can see without Spark; nothing is written.
+
+        Raises:
+            RefusedError: as `run`.
+        """
+        if self.table not in MESSAGE_TABLES or not self._noted("export.json"):
+            return False
+        self._refuse_foreign()
+        self._layout()
+        is_under_way = self._noted(f"plans/{self._next_number():010}.json") or self.files.sizes(self._staging)
+        return not is_under_way and not self._next_ranges()[0]
+
     def _refuse_foreign(self) -> None:
         """Refuse a target with the lease of another run that replaces all of it."""
         leases = beside(self.target, "leases")
@@ -196,17 +209,22 @@ class IncrementalExport:
     def _plan(self) -> ExportBatch | None:
         """The next batch; None where nothing is new."""
         number = self._next_number()
-        before = self._noted(f"batches/{number - 1:010}.json").get("positions", {})
+        ranges, positions, is_last = self._next_ranges()
+        if not ranges:
+            return None
+        self._note(f"plans/{number:010}.json", {"ranges": ranges, "positions": positions})
+        return ExportBatch(number, ranges, positions, is_last=is_last)
+
+    def _next_ranges(self) -> tuple[dict[str, Range], dict[str, Any], bool]:
+        """The ranges of the next batch, the positions after it, and True if the logs have no more."""
+        before = self._noted(f"batches/{self._next_number() - 1:010}.json").get("positions", {})
         for label in before.keys() - {store.view.label for store in self.stores}:
             self._lost(label, "there is no store any more, or it cannot be read")
         planned = list(ThreadRunner(PLANNING_THREADS).map(partial(self._next_range, before), self.stores))
         ranges = {label: (low, position.physical_offset) for label, low, position, _ in planned}
-        ranges = {label: (low, high) for label, (low, high) in ranges.items() if low < high}
-        if not ranges:
-            return None
         positions = before | {label: position.as_json() for label, _, position, _ in planned}
-        self._note(f"plans/{number:010}.json", {"ranges": ranges, "positions": positions})
-        return ExportBatch(number, ranges, positions, is_last=not any(is_cut for *_, is_cut in planned))
+        is_last = not any(is_cut for *_, is_cut in planned)
+        return {label: (low, high) for label, (low, high) in ranges.items() if low < high}, positions, is_last
 
     def _next_range(self, before: Mapping[str, Any], store: Store) -> tuple[str, int, Position, bool]:
         """A store, start and end of its next range, and True if its log has more than a batch takes."""
