@@ -31,9 +31,7 @@ def register(session: SparkSession) -> SparkSession:
     that is not activated, in a notebook and in a cron job that is another Python. So where tasks run on this machine
     and nobody has chosen a Python (`PYSPARK_PYTHON`), the one that calls this runs them.
     """
-    from pyspark.sql import SparkSession as ClassicSession
-
-    if type(session) is ClassicSession:  # one of Spark Connect runs its Python on the server
+    if _is_classic(session):  # one of Spark Connect runs its Python on the server
         context = session.sparkContext
         if context.pythonExec == PATH_PYTHON and str(context.master).startswith("local"):
             context.pythonExec = sys.executable
@@ -49,18 +47,27 @@ def split_bytes(bytes_in_all: int, cores: int) -> int:
 def table_frame(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """A table of the stores that the options of the data source name.
 
+    By Spark Connect, where there are no jobs of two stages, a store's findings are made by one task.
+
     Raises:
         UsageError: an option is wrong.
         NotAStoreError, UnreadableError: a path is no store, or may not be read.
     """
     given = dict(options)
-    bytes_in_all = log_bytes(checked_stores(given))
-    if not {"splits", "split_bytes"} & given.keys():
-        given["split_bytes"] = str(split_bytes(bytes_in_all, session.sparkContext.defaultParallelism))
-    parsed = SourceOptions.parse(given)
-    if parsed.table == TableName.FINDINGS.value:
-        return findings_frame(register(session), parsed)
+    if _is_classic(session):
+        bytes_in_all = log_bytes(checked_stores(given))
+        if not {"splits", "split_bytes"} & given.keys():
+            given["split_bytes"] = str(split_bytes(bytes_in_all, session.sparkContext.defaultParallelism))
+        parsed = SourceOptions.parse(given)
+        if parsed.table == TableName.FINDINGS.value:
+            return findings_frame(register(session), parsed)
     reader = register(session).read.format(NAME)
     for name, value in given.items():
         reader = reader.option(name, value)
     return reader.load()
+
+
+def _is_classic(session: SparkSession) -> bool:
+    from pyspark.sql import SparkSession as ClassicSession
+
+    return type(session) is ClassicSession
