@@ -99,10 +99,6 @@ class IndexFile:
         entries = _ENTRY.iter_unpack(raw.ljust(count * ENTRY_SIZE, b"\0"))
         return [IndexEntry._make(fields) for fields in entries][::-1]
 
-    def count_reached(self, numbers: Iterable[int], last: int) -> int:
-        """Number of the entries that are reached by the chains of their slots."""
-        return sum(self.is_reached(number, last) for number in numbers)
-
     def is_reached(self, number: int, last: int) -> bool:
         """True if the chain of an entry's slot reaches that entry; chains run backwards, so numbers fall.
 

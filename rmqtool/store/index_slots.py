@@ -147,7 +147,7 @@ def _is_proven(file: IndexFile, header: IndexHeader) -> bool:
     """
     last_entry = header.next_entry_number - 1
     samples = sorted({1 + (last_entry - 1) * i // (SAMPLES_MAX - 1) for i in range(SAMPLES_MAX)})
-    agreeing = file.count_reached(samples, last_entry)
+    agreeing = sum(file.is_reached(number, last_entry) for number in samples)
     if len(samples) > 2:
         return agreeing * 4 >= len(samples) * 3
     # One or two entries prove too little by themselves; the header names the records of the first and the last.

@@ -53,11 +53,6 @@ class OverlaidFile:
     pages: dict[int, int] = field(default_factory=dict)
     """Where in the temporary file a page lies."""
 
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """File position and length of each content."""
-        return [(at, content.length) for at, content in self.contents]
-
     def shown(self) -> Entry:
         allocated = self.entry.allocated_bytes + sum(content.length for _, content in self.contents)
         return replace(
@@ -143,10 +138,6 @@ class Overlay(Closable):
     def change_of(self, path: str) -> OverlaidFile | None:
         """Overlay of a file; None where it is as in the store."""
         return self._changes.get(path)
-
-    def changes_any(self, paths: Iterable[str]) -> bool:
-        """True if one of the files has an overlay."""
-        return any(path in self._changes for path in paths)
 
     def laid_over(self, paths: Iterable[str]) -> tuple[Hashable, ...]:
         """Identity of each file's new content, or `UNKNOWN_CONTENT`; None where it is as in the store."""
@@ -309,7 +300,8 @@ class OverlaidSource:
         change = self._overlay.change_of(self.name)
         if change is None:
             return None if self._base is None else self._base.identity
-        is_whole = not change.pages and not change.base_size and [(0, change.size)] == change.places
+        places = [(at, content.length) for at, content in change.contents]
+        is_whole = not change.pages and not change.base_size and places == [(0, change.size)]
         return change.digest() if is_whole and change.digest is not None else None
 
     def read_into(self, position: int, buffer: memoryview) -> int:

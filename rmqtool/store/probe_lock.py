@@ -31,17 +31,6 @@ from rmqtool.store.file_kinds import is_broker_directory
 _ROOT_FILES: Final = ("lock", "checkpoint", "abort")
 
 
-def outer_directories(root: Path, log_directories: Iterable[str | Path]) -> Iterator[Path]:
-    """Directories outside of a store that hold files of it, without links in their paths.
-
-    Args:
-        log_directories: those of its log.
-    """
-    for path in (*log_directories, *linked_directories(root)):
-        if is_outside(root, path):
-            yield Path(os.path.realpath(root / path))
-
-
 def linked_directories(root: Path) -> Iterator[str]:
     """Links at the top of a store where a broker has a directory."""
     with suppress(OSError), os.scandir(root) as listing:
@@ -73,11 +62,7 @@ def is_same(one: Path, other: Path) -> bool:
 
 
 LOCK_NAME: Final = "lock"
-ROCKS_LOCKS: Final = (
-    "rocksdbstore/LOCK",
-    "consumequeue/LOCK",
-    "consumequeue_rocksdb/LOCK",
-)
+ROCKS_LOCKS: Final = ("rocksdbstore/LOCK", "consumequeue/LOCK", "consumequeue_rocksdb/LOCK")
 """Held from a broker's construction or load on, when it does not hold `lock` yet."""
 _FLOCK: Final = struct.Struct("hhqqi0q")
 """`struct flock` of 64-bit Linux: type, whence, start, length, pid, padded to 8 bytes."""
@@ -139,7 +124,8 @@ def lock_report(root: Path, log_directories: Iterable[Path] = (), owner: Path | 
         owner: another store to which the log belongs.
     """
     databases = (lock_state(root, path) for path in ROCKS_LOCKS)
-    outer = tuple(outer_directories(root, log_directories))
+    holding: tuple[str | Path, ...] = (*log_directories, *linked_directories(root))
+    outer = tuple(Path(os.path.realpath(root / path)) for path in holding if is_outside(root, path))
     around = (owner, *(root_around(directory, root) for directory in outer))
     return LockReport(
         lock_state(root),

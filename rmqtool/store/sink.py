@@ -87,11 +87,8 @@ class DirectorySink(Closable):
     def create(self, path: str, size: int) -> None:
         names = check_path(path)
         with reported(self._root / path):
-            directory = self._directory(names[:-1], make=True)
-            try:
+            with self._directory(names[:-1], make=True) as directory:
                 descriptor = os.open(names[-1], _WRITE_FLAGS | os.O_CREAT, 0o666, dir_fd=directory)
-            finally:
-                os.close(directory)
             self._keep(path, descriptor)
             if os.fstat(descriptor).st_size < size:
                 os.ftruncate(descriptor, size)
@@ -124,23 +121,16 @@ class DirectorySink(Closable):
 
     def sync_directory(self, path: str) -> None:
         names = check_path(path) if path else ()
-        with reported(self._root / path):
-            descriptor = self._directory(names, make=False)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with reported(self._root / path), self._directory(names) as descriptor:
+            os.fsync(descriptor)
 
     def remove(self, path: str) -> None:
         names = check_path(path)
         with reported(self._root / path):
             if (kept := self._open.pop(path, None)) is not None:
                 os.close(kept)
-            directory = self._directory(names[:-1], make=False)
-            try:
+            with self._directory(names[:-1]) as directory:
                 os.unlink(names[-1], dir_fd=directory)
-            finally:
-                os.close(directory)
 
     def replace(self, path: str, content: bytes) -> None:
         """Replace the earlier file with a new one, on the disk when this returns; all of it or nothing.
@@ -150,18 +140,14 @@ class DirectorySink(Closable):
         """
         names = check_path(path)
         temporary = f"{names[-1]}.tmp"
-        with reported(self._root / path):
-            directory = self._directory(names[:-1], make=True)
-            try:
-                descriptor = os.open(temporary, _WRITE_FLAGS | os.O_CREAT | os.O_TRUNC, 0o666, dir_fd=directory)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(descriptor)
-                os.replace(temporary, names[-1], src_dir_fd=directory, dst_dir_fd=directory)
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+        with reported(self._root / path), self._directory(names[:-1], make=True) as directory:
+            descriptor = os.open(temporary, _WRITE_FLAGS | os.O_CREAT | os.O_TRUNC, 0o666, dir_fd=directory)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(temporary, names[-1], src_dir_fd=directory, dst_dir_fd=directory)
+            os.fsync(directory)
 
     def close(self) -> None:
         """Let go of all files.
@@ -185,11 +171,8 @@ class DirectorySink(Closable):
             self._open.move_to_end(path)
             return open_descriptor
         names = check_path(path)
-        directory = self._directory(names[:-1], make=False)
-        try:
+        with self._directory(names[:-1]) as directory:
             descriptor = os.open(names[-1], _WRITE_FLAGS, dir_fd=directory)
-        finally:
-            os.close(directory)
         self._keep(path, descriptor)
         return descriptor
 
@@ -200,9 +183,10 @@ class DirectorySink(Closable):
         if len(self._open) > OPEN_MAX:
             os.close(self._open.popitem(last=False)[1])
 
-    def _directory(self, names: tuple[str, ...], *, make: bool) -> int:
+    @contextmanager
+    def _directory(self, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
         """Descriptor of a directory below the root, opened name by name, so that each link on the way is seen."""
-        at = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        at = os.open(self._root, _DIRECTORY_FLAGS)
         try:
             for depth, name in enumerate(names, 1):
                 if make:
@@ -212,10 +196,9 @@ class DirectorySink(Closable):
                 below = os.open(name, _DIRECTORY_FLAGS | (0 if follow else os.O_NOFOLLOW), dir_fd=at)
                 os.close(at)
                 at = below
-        except BaseException:
+            yield at
+        finally:
             os.close(at)
-            raise
-        return at
 
 
 class DiscardingSink:

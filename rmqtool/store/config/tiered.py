@@ -6,6 +6,7 @@ Broker: `DefaultMetadataStore`, `FileSegmentMetadata`, `PosixFileSegment`, `Mess
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -122,16 +123,12 @@ def _segments(view: StoreView, root: str | None, value: Mapping[Any, Any]) -> It
                 if start is None or size is None or not is_plain or segment.get("status") == _DELETED:
                     continue
                 path = f"{owner}/{kind}/{name_hash(str(start))}{start:020d}"
-                path = path if root is None else f"{root}/{path}"
-                yield TieredSegment(owner, path, kind, start, size, None if root is None else _stat(view, path))
-
-
-def _stat(view: StoreView, path: str) -> Entry | None:
-    try:
-        entry = view.stat(path)
-    except UnreadableError:
-        return None
-    return entry if entry is not None and entry.is_file else None
+                entry = None
+                if root is not None:
+                    path = f"{root}/{path}"
+                    with suppress(UnreadableError):
+                        entry = view.stat(path)
+                yield TieredSegment(owner, path, kind, start, size, entry if entry and entry.is_file else None)
 
 
 def _items(value: object) -> list[tuple[Any, Any]]:
