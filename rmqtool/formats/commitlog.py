@@ -75,12 +75,7 @@ def message_struct(sys_flag: int = 0, magic: int = MAGIC_V1) -> Struct:
 _VARIANTS: Final = {
     (magic, hosts): message_struct(hosts, magic)
     for magic in MESSAGE_MAGICS
-    for hosts in (
-        0,
-        system_flag.BORN_HOST_V6,
-        system_flag.STORE_HOST_V6,
-        system_flag.HOSTS_V6,
-    )
+    for hosts in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, system_flag.HOSTS_V6)
 }
 
 MESSAGE_V1: Final = Format(

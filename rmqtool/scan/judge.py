@@ -44,12 +44,7 @@ _HEADS: Final = {
             for field in commitlog.MESSAGE_V1.fixed_fields
         )
     )
-    for flags in (
-        0,
-        system_flag.BORN_HOST_V6,
-        system_flag.STORE_HOST_V6,
-        HOSTS_V6,
-    )
+    for flags in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, HOSTS_V6)
 }
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _NEED: Final = {b"TAGS": 0, b"KEYS": 1, b"UNIQ_KEY": 2, b"DELAY": 3}
@@ -97,13 +92,9 @@ def judge_record(
     record: memoryview, physical_offset: int, topics: TopicTable, delays_ms: Sequence[int], record_crc: bool
 ) -> Row:
     """Judge a message whose frame is good, all of whose bytes are at hand."""
-
-    def tail(position: int, length: int) -> memoryview:
-        return record[position : position + length]
-
     return judge_parts(
         record[: commitlog.HEAD_SIZE_MAX],
-        tail,
+        lambda position, length: record[position : position + length],
         lambda start, end: crc32(record[start:end]),
         physical_offset,
         topics,

@@ -312,7 +312,9 @@ class EntryWalk(Walk):
                 rows = []
         end = max(end, position)  # a message without properties ends in zeros, and so does an entry without a message
         place = self.split.physical_offset + position
-        if self._is_end(position):
+        mark = bytes(self.window.bytes_at(position, dledger.END_SIZE_MIN))  # with the length of what it ends
+        is_mark = int.from_bytes(mark[:4], "big", signed=True) == dledger.END_OF_FILE
+        if is_mark and len(mark) == dledger.END_SIZE_MIN:
             end = source.size
             rows.append(bare_row(place, end - position, Verdict.GOOD, commitlog.MAGIC_BLANK))
         elif position < end:
@@ -323,12 +325,6 @@ class EntryWalk(Walk):
         if rows:
             yield self._batch(rows)
         self.outcome.data_end, self.outcome.tail_bytes = end, source.size - end
-
-    def _is_end(self, position: int) -> bool:
-        """True if the mark that ends a file is at a file position, with room for its length."""
-        raw = bytes(self.window.bytes_at(position, dledger.END_SIZE_MIN))
-        is_mark = int.from_bytes(raw[:4], "big", signed=True) == dledger.END_OF_FILE
-        return is_mark and len(raw) == dledger.END_SIZE_MIN
 
     def _entry(self, position: int) -> list[Row] | None:
         """Rows of the entry at a file position: its header, and its record; None if it has no entry there."""

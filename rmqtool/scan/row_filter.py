@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,15 +91,17 @@ class RowFilter:
 
     def has_texts(self, keys: Sequence[str], unique_key: str | None, tags: str | None, message_id: str) -> bool:
         """True if a message has the required key, tag and id."""
+        asked = self.message_id
+        is_id = self._offset_id is not None and asked is not None and asked.upper() == message_id
         return (
             (self.key is None or self.key in keys or self.key == unique_key)
             and (self.tag is None or self.tag == tags)
-            and (self.message_id is None or self.message_id == unique_key or self._is_id(message_id))
+            and (asked is None or asked == unique_key or is_id)
         )
 
     def chosen(self, batch: Batch) -> Any:
         """The rows of a batch that may be wanted, as they come; `has_texts` tells which of them are."""
-        if self._takes_all:
+        if self == RowFilter(stale=self.stale):
             return batch.rows if self.stale or batch.rows[0][_VERDICT] != Verdict.STALE else []
         rows = batch.as_array()
         mask = self.mask(rows, batch.topics)
@@ -158,13 +160,6 @@ class RowFilter:
             has_key = (rows["unique_key_length"] == len(asked)) & batch.may_hold(asked)
             mask &= has_key | (rows["own_offset"] == place)
         return mask
-
-    def _is_id(self, message_id: str) -> bool:
-        return self._offset_id is not None and self.message_id is not None and self.message_id.upper() == message_id
-
-    @cached_property
-    def _takes_all(self) -> bool:
-        return self == replace(RowFilter(), stale=self.stale)
 
     @cached_property
     def _offset_id(self) -> OffsetMessageId | None:

@@ -136,9 +136,6 @@ class RecordReader(Protocol):
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
         """Rows of good records that begin in [position, limit) and lie whole in the window; the position after."""
 
-    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """The rows with the verdict STALE."""
-
 
 class BatchSource(Protocol):
     """Known results for a log (`LogDigest`): gives a walk its batches, from those of earlier walks where it can."""
@@ -201,7 +198,11 @@ class Walk:
             position, rows = self.reader.run(self, position, end)
             if len(rows):
                 self._last_store_timestamp_ms = int(rows[-1][_STORE_TIMESTAMP])
-                yield self._batch(self.reader.mark_stale(rows) if self.outcome.stale else rows)
+                if self.outcome.stale and isinstance(rows, list):
+                    rows = [row._replace(verdict=Verdict.STALE) for row in rows]
+                elif self.outcome.stale:
+                    cast("numpy.ndarray[Any, Any]", rows)["verdict"] = Verdict.STALE
+                yield self._batch(rows)
             if position >= end:
                 break
             if self.window.start < position and self._may_reach_behind_window(position):
@@ -475,6 +476,3 @@ class PlainReader:
             walk.record_crc,
         )
         return base + at, rows
-
-    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return [row._replace(verdict=Verdict.STALE) for row in rows]

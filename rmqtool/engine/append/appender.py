@@ -36,10 +36,9 @@ from rmqtool.engine.append.rewrite import (
     further_queues,
     prepare,
     sent_text,
-    with_further_offsets,
 )
 from rmqtool.engine.append.status import AppendStatus, PutResult, PutStatus
-from rmqtool.engine.append.validation import batch_refusal, further_refusal, refusal, size_refusal
+from rmqtool.engine.append.validation import batch_refusal, further_refusal, refusal
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.broker_rules import BatchProperties, BrokerRules
 from rmqtool.formats import properties as names
@@ -183,7 +182,10 @@ class MessageAppender:
                 return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
             if further:
                 offsets = [None if other is None else self._queue_offset(other) for other in further]
-                prepared.text = with_further_offsets(prepared, offsets, rules)
+                offset_texts = ("" if offset is None else str(offset) for offset in offsets)
+                prepared.properties[names.MULTI_QUEUE_OFFSET] = ",".join(offset_texts)
+                without = names.WAIT if rules.strips_wait else None
+                prepared.text = encode_map(prepared.properties, rules, without=without)
             if message.sys_flag & system_flag.INNER_BATCH:
                 if not message.is_final:
                     prepared.properties[names.INNER_BASE] = str(queue_offset)
@@ -196,7 +198,8 @@ class MessageAppender:
             return refused
         if (refused := self._without_room(size)) is not None:
             return refused
-        now, start = self._time(message), self._end
+        now = self._clock() if message.store_timestamp_ms is None else message.store_timestamp_ms
+        start = self._end
         transaction_offset = message.prepared_transaction_offset
         self._add(message, prepared, message.flag, message.body, queue_offset, size, now, transaction_offset)
         if takes_entry:
@@ -237,7 +240,7 @@ class MessageAppender:
         queue = shared.topic, shared.queue_id
         first_offset = self._queue_offset(queue)
         start = self._end
-        now = self._time(shared)
+        now = self._clock() if shared.store_timestamp_ms is None else shared.store_timestamp_ms
         ids = []
         for at, (part, part_text, size) in enumerate(zip(batch.parts, texts, sizes, strict=True)):
             ids.append(offset_message_id(shared.store_host, self._end))
@@ -284,7 +287,7 @@ class MessageAppender:
     def _encode(self) -> None:
         if not self._waiting:
             return
-        columns = RecordColumns.of(self._waiting)
+        columns = RecordColumns(*zip(*self._waiting, strict=True))
         block = encode_records(columns, columns.sizes(), self._log.end)
         assert len(block) == self._waiting_size, (len(block), self._waiting_size)
         self._waiting = []
@@ -309,10 +312,13 @@ class MessageAppender:
         return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._end)
 
     def _too_large(self, text: bytes, size: int, body_length: int) -> PutResult | None:
+        """The encoder's refusal of a message for its size (`MessageExtEncoder#encode`)."""
         if len(text) + (PROPERTY_SIZE if self._config.record_crc else 0) > PROPERTIES_LENGTH_MAX:
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason="properties of more than 32767 bytes")
-        reason = size_refusal(size, body_length, self._config)
-        return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason) if reason else None
+        size_max = self._config.message_size_max
+        if body_length > size_max or size > size_max + 65536:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=f"a message of more than {size_max} bytes")
+        return None
 
     def _size(self, message: Message, topic: str, body_length: int, text: bytes) -> int:
         properties_length = len(text)
@@ -320,9 +326,6 @@ class MessageAppender:
             properties_length += PROPERTY_SIZE
         hosts_length = len(message.born_host) + len(message.store_host)
         return record_size(len(self._topic_part(topic)), body_length, properties_length, hosts_length)
-
-    def _time(self, message: Message) -> int:
-        return message.store_timestamp_ms if message.store_timestamp_ms is not None else self._clock()
 
     def _topic_part(self, topic: str) -> bytes:
         part = self._topic_parts.get(topic)

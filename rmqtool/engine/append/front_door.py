@@ -149,7 +149,7 @@ class FrontDoor:
         if self._clock() < self._settings.accepts_from_ms:
             reason = "the broker takes no messages yet (startAcceptSendRequestTimeStamp)"
             return refused(ResponseCode.SYSTEM_ERROR, reason)
-        known = self._topics.find(topic)
+        known = self._topics.topics.get(topic)
         if known is not None and known.is_ordered and not self._settings.permission & WRITE:
             return refused(ResponseCode.NO_PERMISSION, "an ordered topic of a broker that may not be written to")
         if reason_of_name := topic_refusal(topic, rules):

@@ -129,7 +129,7 @@ def existing_store(
             dispatch_from(store, dispatcher, dispatched, end)
         if after_crash:
             # Queues have grown by what was dispatched just now, and some of them are new.
-            dispatcher.sync()
+            dispatcher.derived.sync()
             dispatcher.existing = stack.enter_context(open_reader(look(), rules))
         checkpoint = read_checkpoint(store) or Checkpoint()
         # The file that the log ends in, whatever its name looks like; None where the next record begins another one.

@@ -230,8 +230,8 @@ class StoreWriter:
         """Return once everything that was put is on the disk: it survives the end of the machine."""
         self._log.sync()
         if self._crash_step is None or self._crash_step is CrashStep.CHECKPOINT:
-            self._dispatcher.sync()
             before, dispatcher = self._checkpoint, self._dispatcher
+            dispatcher.derived.sync()
             consumequeue_offset = before.consumequeue_physical_offset
             if self.rules.checkpoint_after_queue_flush:
                 consumequeue_offset = dispatcher.last_physical_offset or consumequeue_offset
@@ -273,7 +273,7 @@ class StoreWriter:
             if last:
                 self._dispatcher.dispatch(begin, block[:last])
             self._dispatcher.dispatch(begin + last, block[last:], with_index=False)
-        self._dispatcher.finish(clean=not crash)
+        self._dispatcher.derived.finish(clean=not crash)
         if crash and self._crash_step is CrashStep.CHECKPOINT:
             self.sync()
         if not crash:

@@ -106,13 +106,6 @@ def is_kept_from_clients(topic: str, rules: BrokerRules) -> bool:
     return rules.refuses_system_topics and topic in own
 
 
-def size_refusal(record_size: int, body_length: int, config: WriterConfig) -> str | None:
-    """Why the encoder refuses a message for its size (`MessageExtEncoder#encode`)."""
-    if body_length > config.message_size_max or record_size > config.message_size_max + 65536:
-        return f"a message of more than {config.message_size_max} bytes"
-    return None
-
-
 def delay_level(message: Message) -> int:
     """The delay level that a message asks for; 0 for none."""
     text = message.properties.get(names.DELAY_LEVEL)

@@ -83,11 +83,6 @@ QueueEndOf = Callable[[str, int, bool], QueueEnds]
 """The ends of a queue by (topic, queue id, whether it is a batch queue)."""
 
 
-def no_queues(_topic: str, _queue_id: int, _is_batch: bool) -> QueueEnds:
-    """The ends in a store that has no queues yet."""
-    return QueueEnds(QueueEnd())
-
-
 @dataclass(frozen=True)
 class _Queue:
     writer: QueueWriter
@@ -108,7 +103,7 @@ class DerivedWriter:
         sizes: DerivedSizes,
         settings: DispatchSettings,
         index: IndexWriter | None,
-        ends: QueueEndOf = no_queues,
+        ends: QueueEndOf = lambda *_: QueueEnds(QueueEnd()),
         *,
         with_queues: bool = True,
         wants: Callable[[str, int], bool] | None = None,
@@ -119,6 +114,7 @@ class DerivedWriter:
 
         Args:
             index: None where no index is to be written (`messageIndexEnable`).
+            ends: those of the queues that are there; by default there is none yet.
             with_queues: False writes the index only.
             wants: tells by (topic, queue id) which queues are written; None writes all.
             make_queue, make_batch: make the writer of a plain or a batch queue, with the arguments of their classes.

@@ -406,8 +406,7 @@ class EntryExtractor:
 
     def clear(self) -> None:
         """Forget the chunk."""
-        self._queues, self._grouped = {}, 0
-        self._rows.clear()
+        self._queues, self._grouped, self._rows.count = {}, 0, 0
 
     def _group(self, rows: AnyRows, texts: RowBytes) -> None:
         assert self._settings is not None, "nobody wanted to know the queues"

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import Boundary, QueueUnit
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
@@ -31,7 +32,7 @@ ShortUnits = Mapping[int, int | None]
 """As `QueueDatabase.short_units`."""
 
 
-class DatabaseQueue:
+class DatabaseQueue(Queue):
     """A queue whose units are rows of a database."""
 
     def __init__(
@@ -116,11 +117,7 @@ class DatabaseQueue:
 
     def unit_at(self, queue_offset: int) -> QueueUnit | None:
         row = self.row(queue_offset) if queue_offset < self.max_queue_offset else None
-        return None if row is None else _unit(row.item())
-
-    def next_file_queue_offset(self, queue_offset: int) -> int:  # noqa: ARG002 - part of what every queue answers
-        """Always 0: there are no files (`RocksDBConsumeQueue#rollNextFile`)."""
-        return 0
+        return None if row is None else QueueUnit(*row.item()[:4])
 
     def last_record(self) -> tuple[int, int] | None:
         row = self.row(self.max_queue_offset - 1)
@@ -184,7 +181,7 @@ class DatabaseQueue:
             for row in self._between(queue_offset, end).tolist():
                 if row[0] != queue_offset:
                     break
-                yield _unit(row)
+                yield QueueUnit(*row[:4])
                 queue_offset += 1
             if queue_offset < end:
                 if self._rules.rocksdb_pull_reads_on:
@@ -195,8 +192,3 @@ class DatabaseQueue:
     def _time(self, queue_offset: int) -> int | None:
         row = self.row(queue_offset)
         return None if row is None else int(row["store_timestamp_ms"])
-
-
-def _unit(row: tuple[int, ...]) -> QueueUnit:
-    queue_offset, physical_offset, record_size, tags_code, _ = row
-    return QueueUnit(queue_offset, physical_offset, record_size, tags_code)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.loaded_files import READ_UNITS, LoadedFiles, minimum_position
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import PLAIN, Boundary, QueueUnit, whole_units
 from rmqtool.engine.rules.broker_rules import BrokerRules, TimeLookup
 from rmqtool.engine.segments.log import Log
@@ -18,8 +19,10 @@ from rmqtool.formats.consumequeue import UNIT_SIZE, extension_position, is_exten
 from rmqtool.store.directory import Segment
 
 
-class FileQueue:
+class FileQueue(Queue):
     """A loaded consume queue of 20-byte units."""
+
+    loaded: LoadedFiles
 
     def __init__(
         self,
@@ -76,26 +79,19 @@ class FileQueue:
             return None
         return self._units(segment, position % self.loaded.file_size, queue_offset)
 
-    def unit_at(self, queue_offset: int) -> QueueUnit | None:
-        """The unit of a queue offset; None where the broker gives none."""
-        return next(self.units_from(queue_offset) or iter(()), None)
-
     def next_file_queue_offset(self, queue_offset: int) -> int:
         units = self.loaded.file_size // UNIT_SIZE
         return queue_offset + units - queue_offset % units
 
     def last_record(self) -> tuple[int, int] | None:
-        """Physical offset and size of the record of the last unit; None without units."""
         position = self.loaded.last_unit_position()
         return self.raw_unit(*position)[:2] if position is not None else None
 
     def offset_by_time(self, log: Log, timestamp_ms: int, boundary: Boundary) -> int:
-        """The queue offset of a time; see `Queue`."""
         if self._rules.time_lookup is TimeLookup.NEAREST:
             return nearest_offset(self, log, timestamp_ms)
-        return min(
-            max(boundary_offset(self, log, timestamp_ms, boundary), self.min_queue_offset), self.max_queue_offset
-        )
+        queue_offset = boundary_offset(self, log, timestamp_ms, boundary)
+        return min(max(queue_offset, self.min_queue_offset), self.max_queue_offset)
 
     def extension_end(self) -> int | None:
         """Stream position after the unit of the extension that the queue's last address leads to; None without one.

@@ -95,15 +95,14 @@ def _loaded(
     return LoadedFiles.recovered(queue, file_size, units, source.files, quickly=finds_quickly)
 
 
-def _names_in_database(store: Store) -> Iterable[QueueName]:
-    database = store.queue_database
-    return database.names if database is not None else ()
-
-
 KINDS: Final = (
     QueueKind(lambda store: store.queues, lambda _: True, _open_plain),
     QueueKind(lambda store: store.batch_queues, lambda rules: rules.batch_queues, _open_batch),
-    QueueKind(_names_in_database, lambda rules: rules.rocksdb_queues, _open_in_database),
+    QueueKind(
+        lambda store: store.queue_database.names if store.queue_database is not None else (),
+        lambda rules: rules.rocksdb_queues,
+        _open_in_database,
+    ),
 )
 
 

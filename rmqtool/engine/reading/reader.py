@@ -42,37 +42,30 @@ COUNT_MAX: Final = 64
 MEMORY_RATIO = 0.4
 
 
-@dataclass(frozen=True)
-class TagFilter:
-    """The tags asked for; None lets everything through."""
-
-    tags: frozenset[str] | None
-    codes: frozenset[int]
-
-    def lets_through(self, unit: QueueUnit) -> bool:
-        """True if the broker delivers the unit's message; other tags of the same hash pass too.
-
-        A code that stands in an extension that cannot be read lets its message through.
-        """
-        code = unit.tags_code
-        if self.tags is None or code is None:
-            return True
-        low = code & 0xFFFFFFFF
-        return (low - (1 << 32) if low & 0x80000000 else low) in self.codes
-
-
-def parse_tag_filter(expression: str | None) -> TagFilter:
-    """The filter of an expression: None, nothing or `*` for all, else tags between `||`.
+def _asked_codes(expression: str | None) -> frozenset[int] | None:
+    """Tags codes that an expression lets through: None for all of nothing or `*`, else those of tags between `||`.
 
     Raises:
         UsageError: it names no tag at all.
     """
     if not expression or expression == "*":
-        return TagFilter(None, frozenset())
+        return None
     tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
     if not tags:
         raise UsageError(f"no tag in the expression {expression!r}")
-    return TagFilter(tags, frozenset(map(java_hash, tags)))
+    return frozenset(map(java_hash, tags))
+
+
+def _is_let_through(unit: QueueUnit, asked_codes: frozenset[int] | None) -> bool:
+    """True if the broker delivers the unit's message; other tags of the same hash pass too.
+
+    A code that stands in an extension that cannot be read lets its message through.
+    """
+    code = unit.tags_code
+    if asked_codes is None or code is None:
+        return True
+    low = code & 0xFFFFFFFF
+    return (low - (1 << 32) if low & 0x80000000 else low) in asked_codes
 
 
 class GetMessageStatus(Enum):
@@ -208,7 +201,7 @@ class Reader(Closable):
             UnsupportedError: see `queue`.
             UnreadableError: a file cannot be read.
         """
-        tag_filter = parse_tag_filter(tag_expression)
+        asked_codes = _asked_codes(tag_expression)
         queue = self.queue(topic, queue_id)
         minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
         outside = self._outside(queue_offset, minimum, maximum)
@@ -236,7 +229,7 @@ class Reader(Closable):
                 following = unit.queue_offset + unit.message_count
                 if skipped:
                     continue
-                if not tag_filter.lets_through(unit):
+                if not _is_let_through(unit, asked_codes):
                     if batch.bytes == 0:
                         status = GetMessageStatus.NO_MATCHED_MESSAGE
                     continue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log, RecordLocation
@@ -31,24 +31,9 @@ _READ_AT_ONCE: Final = 512
 """Bytes of a record that are read at first; most small ones lie in them."""
 
 
-class RecordSource(Protocol):
-    """Source of a record: a log, or the bytes of one record alone."""
-
-    @property
-    def rules(self) -> BrokerRules:
-        """Of the brokers that shall decode it."""
-
-    def read(self, place: RecordLocation, start: int, length: int) -> bytes:
-        """Bytes from `start` after a place on.
-
-        Raises:
-            UnreadableError: the disk does not give them.
-        """
-
-
 @dataclass(frozen=True)
 class SingleRecord:
-    """The bytes of one record; `read_at` gives (position in it, length)."""
+    """The bytes of one record, read like a log; `read_at` gives (position in it, length)."""
 
     rules: BrokerRules
     read_at: Callable[[int, int], bytes]
@@ -86,7 +71,7 @@ class Record:
     topic: str
     """As brokers decode it: bytes that are not UTF-8 are replaced."""
     properties_raw: bytes
-    _log: RecordSource = field(repr=False, compare=False)
+    _log: Log | SingleRecord = field(repr=False, compare=False)
 
     @cached_property
     def born_host(self) -> str:
@@ -181,7 +166,7 @@ def read_record(log: Log, physical_offset: int) -> Record | None:
     return None if place is None else decode_record(log, place)
 
 
-def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
+def decode_record(log: Log | SingleRecord, place: RecordLocation) -> Record | None:
     """The record that begins at a place; None where none can be decoded.
 
     Raises:

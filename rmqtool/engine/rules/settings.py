@@ -49,10 +49,6 @@ class Setting(NamedTuple):
         text = java_trim(text) if trims_texts else text
         return text if self.kind == "text" or text in self.kind.split("|") else None
 
-    def is_read_by(self, version: str) -> bool:
-        """True if a version reads it."""
-        return any(is_between(version, first, last) for first, last in self.ranges)
-
     @property
     def readers(self) -> str:
         """The versions that read it, as a part of a sentence."""
@@ -81,7 +77,13 @@ def all_settings() -> Mapping[str, Setting]:
 @cache
 def settings_of(version: str) -> Mapping[str, Setting]:
     """The settings that a version reads, by their names."""
-    return MappingProxyType({name: one for name, one in all_settings().items() if one.is_read_by(version)})
+    return MappingProxyType(
+        {
+            name: one
+            for name, one in all_settings().items()
+            if any(is_between(version, first, last) for first, last in one.ranges)
+        }
+    )
 
 
 def read_settings(rules: BrokerRules | None) -> ReadSettings:
