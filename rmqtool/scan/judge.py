@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
 
@@ -56,12 +57,12 @@ _FEATURES: Final = {
 """Names of properties that together mean a feature."""
 
 
+@dataclass(eq=False)
 class TopicTable:
     """Numbers for topics in the order of their first appearance; local to a split."""
 
-    def __init__(self) -> None:
-        self.names: list[bytes] = []
-        self._numbers: dict[bytes, int] = {}
+    names: list[bytes] = field(default_factory=list)
+    _numbers: dict[bytes, int] = field(default_factory=dict)
 
     def number(self, topic: bytes) -> int:
         number = self._numbers.get(topic)

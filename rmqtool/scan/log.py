@@ -351,12 +351,7 @@ PROOF_BYTES: Final = 4 << 20
 """Distance before a cut at which the walk that proves it begins: the default limit of a message's size."""
 
 
-def first_row_from(
-    whole: Split,
-    cut: int,
-    scan: ScanOptions,
-    proof_bytes: int = PROOF_BYTES,
-) -> int:
+def first_row_from(whole: Split, cut: int, scan: ScanOptions, proof_bytes: int = PROOF_BYTES) -> int:
     """File position of the first row at or after a cut, as the walk over the whole file has it.
 
     A part of a file is scanned without the ones before it. The first good record from its cut on may lie inside the

@@ -70,8 +70,7 @@ class RowFilter:
         return begin < high and end > low
 
     def may_be_stored(self, first_ms: int | None, next_first_ms: int | None) -> bool:
-        """True if the filter may accept rows of a file, by the store times of its first record and of
-        the next file's.
+        """True if the filter may accept rows of a file, by the store times of its and the next file's first record.
 
         A file is left out only by two times that ascend: one that is unknown, or is damaged, leaves out nothing.
         """
@@ -140,8 +139,7 @@ class RowFilter:
         return np.asarray(chosen if self.strict else chosen | bad)
 
     def _texts_mask(self, rows: NDArray[Any], batch: Batch) -> NDArray[np.bool_]:
-        """Mask of the messages that may have the required key, tag and id; a text that no record holds
-        is seen at once.
+        """Mask of the messages that may have the key, tag and id; a text that no record holds is seen at once.
 
         A text with U+FFFD rules nothing out: other bytes are decoded to the same.
         """

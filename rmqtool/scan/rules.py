@@ -54,10 +54,7 @@ RULES: Final = (
         Verdict.BAD_LENGTHS,
         "topic or properties reach past the end of the record, or all lengths together are not the size",
     ),
-    (
-        Verdict.BAD_PROPERTY,
-        "in the schedule topic: DELAY is not a number, which ends the log for the broker",
-    ),
+    (Verdict.BAD_PROPERTY, "in the schedule topic: DELAY is not a number, which ends the log for the broker"),
     (Verdict.RECORD_CRC_MISMATCH, "the store writes whole-record CRCs, the record carries one, and it differs"),
     (Verdict.SELF_OFFSET_MISMATCH, "the record's stored physical offset is not its real one"),
 )

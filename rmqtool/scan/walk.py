@@ -187,7 +187,9 @@ class Walk:
     def scanned(self) -> Iterator[Batch]:
         """Batches of the split, read from its bytes."""
         split, size = self.split, self.split.source.size
-        position = self._begin()
+        position: int | None = split.start
+        if split.anchor:
+            position = find_next(self.window, split.start, split.end, split.physical_offset, self._is_good)
         self.outcome.first_record = position
         if position is None:
             return
@@ -254,12 +256,6 @@ class Walk:
             self.delays_ms,
             self.record_crc,
         )
-
-    def _begin(self) -> int | None:
-        split = self.split
-        if not split.anchor:
-            return split.start
-        return find_next(self.window, split.start, split.end, split.physical_offset, self._is_good)
 
     def _may_reach_behind_window(self, position: int) -> bool:
         """True if filling the window from here could show the reader more of this record."""

@@ -39,8 +39,6 @@ class ForeignDirectory:
         """Refuse to change the files of another store, and to copy them while somebody changes them.
 
         Args:
-            root: the store that was named.
-            command: the one that would change them.
             is_copied: whether they are only read, for a copy of the store.
 
         Raises:
@@ -115,7 +113,6 @@ def _by_conf(path: str, conf: BrokerConf, *, is_log_named: bool) -> ForeignDirec
 
 
 def _is_conf_of(conf: BrokerConf, root: Path) -> bool:
-    """True if the properties file is that of the named store."""
     if conf.store_root is not None:
         return conf.store_root.startswith("/") and is_same(Path(conf.store_root), root)
     # The homes of whoever may run the store's broker: the store's owner, and the user of this process.

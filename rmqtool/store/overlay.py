@@ -81,6 +81,8 @@ class OverlaidFile:
 class Overlay(Closable):
     """A store view over another one, and a `FileSink` whose writes only this view shows.
 
+    What changes a file raises UnreadableError where it is not there.
+
     A directory of the other view is listed once while there is room, however many starts are tried over this one.
     What is planned is told by `add`, `lay`, `replace` and `remove`, each file in one way; what is written, as to any
     sink.
@@ -151,11 +153,7 @@ class Overlay(Closable):
         return tuple(contents)
 
     def add(
-        self,
-        path: str,
-        content: Content,
-        mtime_ns: int | None = None,
-        digest: Callable[[], str | None] | None = None,
+        self, path: str, content: Content, mtime_ns: int | None = None, digest: Callable[[], str | None] | None = None
     ) -> None:
         """Show a file that is not there, and the directories it lies in; it is as old as now unless a time is given.
 
@@ -168,11 +166,7 @@ class Overlay(Closable):
         change.size, change.digest = content.length, digest
 
     def lay(self, path: str, file_position: int, content: Content) -> None:
-        """Lay content over a part of a file, which becomes longer if that ends beyond it.
-
-        Raises:
-            UnreadableError: the file is not there.
-        """
+        """Lay content over a part of a file, which becomes longer if that ends beyond it."""
         change = self._changes.get(path)
         if change is None:
             entry = self._file_below(path)
@@ -182,11 +176,7 @@ class Overlay(Closable):
         change.size = max(change.size, file_position + content.length)
 
     def replace(self, path: str, content: Content, digest: Callable[[], str | None] | None = None) -> None:
-        """Show other content in a file; its modification time stays, as in `add`.
-
-        Raises:
-            UnreadableError: the file is not there.
-        """
+        """Show other content in a file; its modification time stays, as in `add`."""
         self._changes[path] = OverlaidFile(self._file_below(path), 0, content.length, [(0, content)], digest=digest)
 
     def create(self, path: str, size: int) -> None:
@@ -278,14 +268,14 @@ class Overlay(Closable):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@dataclass(eq=False)
 class OverlaidSource:
     """Bytes of one file as the overlay shows it at the time of each read; see `ByteSource`."""
 
-    def __init__(self, name: str, overlay: Overlay, base: ByteSource | None) -> None:
-        self.name = name
-        self._overlay = overlay
-        self._base = base
-        self._opened: dict[int, ByteSource] = {}
+    name: str
+    _overlay: Overlay
+    _base: ByteSource | None
+    _opened: dict[int, ByteSource] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -38,11 +38,7 @@ def linked_directories(root: Path) -> Iterator[str]:
 
 
 def root_around(directory: Path, root: Path) -> Path | None:
-    """The root of the other store in which a directory lies; None where nothing shows one.
-
-    Args:
-        root: the store that uses the directory.
-    """
+    """The root of the other store in which a directory lies; None where nothing shows one."""
     around = Path(os.path.realpath(directory)).parent
     is_root = any(os.path.lexists(around / name) for name in _ROOT_FILES)
     return around if is_root and not is_same(around, root) else None
@@ -119,7 +115,6 @@ def lock_report(root: Path, log_directories: Iterable[Path] = (), owner: Path | 
     """Look at all that tells of a running broker.
 
     Args:
-        root: the store directory.
         log_directories: where the commitlog lies if not in the store directory.
         owner: another store to which the log belongs.
     """

@@ -125,7 +125,7 @@ class RangedSource:
         try:
             return start, self._get(start, end)
         except OSError as error:
-            if end - start <= FETCH_MIN or self._is_given_up:
+            if end - start <= FETCH_MIN or self._trouble.failures >= FAILURES_MAX:
                 raise self._lost(start, end, error) from error
         self._step = FETCH_MIN
         start = max(start, position // FETCH_MIN * FETCH_MIN)
@@ -135,13 +135,9 @@ class RangedSource:
         except OSError as error:
             raise self._lost(start, end, error) from error
 
-    @property
-    def _is_given_up(self) -> bool:
-        return self._trouble.failures >= FAILURES_MAX
-
     def _lost(self, start: int, end: int, error: OSError) -> LostRangeError:
         """Note a range that could not be read, or all of a file if no more reads are tried."""
-        bad = (0, self.size) if self._is_given_up else (start, end)
+        bad = (0, self.size) if self._trouble.failures >= FAILURES_MAX else (start, end)
         self._trouble.bad.append(bad)
         return LostRangeError(reason(error), start, bad[1])
 

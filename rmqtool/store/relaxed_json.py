@@ -59,10 +59,13 @@ def parse_relaxed_json(text: str) -> Any:
         if token[1] == ("}" if isinstance(inner, dict) else "]") and token[0] == "mark":
             containers.pop()
         elif isinstance(inner, dict):
-            key, colon = _key(token), next(tokens)
+            kind, key, _ = token
+            if kind not in {"text", "word", "integer", "float"}:
+                raise _unexpected(token)
+            colon = next(tokens)
             if colon[:2] != ("mark", ":"):
                 raise _unexpected(colon)
-            _begin_value(next(tokens), containers, key)
+            _begin_value(next(tokens), containers, str(key) if kind == "float" else key)
         else:
             _begin_value(token, containers)
     end = next(tokens)
@@ -107,15 +110,6 @@ def _tokens(text: str) -> Iterator[_Token]:
         at = match.end()
     while True:
         yield _END, "", at
-
-
-def _key(token: _Token) -> _Key:
-    kind, value, _ = token
-    if kind == "float":
-        return str(value)
-    if kind not in {"text", "word", "integer"}:
-        raise _unexpected(token)
-    return value  # type: ignore[no-any-return]
 
 
 def _unexpected(token: _Token) -> JsonError:

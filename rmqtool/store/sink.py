@@ -12,6 +12,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -76,13 +77,15 @@ class ReadableSink(FileSink, Protocol):
         """Bytes of a file that was made here; fewer where it ends before."""
 
 
+@dataclass(eq=False)
 class DirectorySink(Closable):
-    """Files below a directory of this machine."""
+    """Files below a directory of this machine, which must exist.
 
-    def __init__(self, root: Path) -> None:
-        """The directory must exist."""
-        self._root = root
-        self._open: OrderedDict[str, int] = OrderedDict()
+    Every method raises WriteError where the system refuses.
+    """
+
+    _root: Path
+    _open: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def create(self, path: str, size: int) -> None:
         names = check_path(path)
@@ -98,20 +101,12 @@ class DirectorySink(Closable):
             write_all(self._descriptor(path), position, memoryview(data).cast("B"))
 
     def read_at(self, path: str, position: int, length: int) -> bytes:
-        """Bytes of a file that was made here; fewer where it ends before.
-
-        Raises:
-            WriteError: the system does not give them.
-        """
+        """Bytes of a file that was made here; fewer where it ends before."""
         with reported(self._root / path):
             return os.pread(self._descriptor(path), length, position)
 
     def resize(self, path: str, size: int) -> None:
-        """Give a file another length.
-
-        Raises:
-            WriteError: the system refuses it.
-        """
+        """Give a file another length."""
         with reported(self._root / path):
             os.ftruncate(self._descriptor(path), size)
 
@@ -133,11 +128,7 @@ class DirectorySink(Closable):
                 os.unlink(names[-1], dir_fd=directory)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace the earlier file with a new one, on the disk when this returns; all of it or nothing.
-
-        Raises:
-            WriteError: it cannot be written.
-        """
+        """Replace the earlier file with a new one, on the disk when this returns; all of it or nothing."""
         names = check_path(path)
         temporary = f"{names[-1]}.tmp"
         with reported(self._root / path), self._directory(names[:-1], make=True) as directory:
@@ -210,13 +201,13 @@ class DiscardingSink:
     write_at = sync = sync_directory = remove = close = create
 
 
+@dataclass(eq=False)
 class TrackingSink:
     """A sink that knows which files were written since the last sync."""
 
-    def __init__(self, sink: FileSink) -> None:
-        self._sink = sink
-        self._written: set[str] = set()
-        self._made: set[str] = set()
+    _sink: FileSink
+    _written: set[str] = field(default_factory=set)
+    _made: set[str] = field(default_factory=set)
 
     def create(self, path: str, size: int) -> None:
         self._sink.create(path, size)

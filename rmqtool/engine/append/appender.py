@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
 
@@ -30,13 +30,7 @@ from rmqtool.engine.append.encoder import (
 )
 from rmqtool.engine.append.log_writer import LogWriter
 from rmqtool.engine.append.message import Message, MessageBatch
-from rmqtool.engine.append.rewrite import (
-    RewrittenMessage,
-    encode_map,
-    further_queues,
-    prepare,
-    sent_text,
-)
+from rmqtool.engine.append.rewrite import RewrittenMessage, encode_map, further_queues, prepare, sent_text
 from rmqtool.engine.append.status import AppendStatus, PutResult, PutStatus
 from rmqtool.engine.append.validation import batch_refusal, further_refusal, refusal
 from rmqtool.engine.append.writer_config import WriterConfig
@@ -65,6 +59,7 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+@dataclass(eq=False)
 class MessageAppender:
     """Gives every message its queue offset and its place in the log.
 
@@ -75,26 +70,16 @@ class MessageAppender:
             soon as a message goes elsewhere, it is a new log like any other.
     """
 
-    def __init__(
-        self,
-        log: LogWriter,
-        rules: BrokerRules,
-        config: WriterConfig,
-        next_queue_offset: Callable[[str, int], int],
-        clock: Callable[[], int] = clock_ms,
-        *,
-        from_dump: bool = False,
-    ) -> None:
-        self._in_step = from_dump
-        self._log = log
-        self._rules = rules
-        self._config = config
-        self._next_queue_offset = next_queue_offset
-        self._clock = clock
-        self._queue_offsets: dict[QueueName, int] = {}
-        self._topic_parts: dict[str, bytes] = {}
-        self._waiting: list[RecordFields] = []
-        self._waiting_size = 0
+    _log: LogWriter
+    _rules: BrokerRules
+    _config: WriterConfig
+    _next_queue_offset: Callable[[str, int], int]
+    _clock: Callable[[], int] = clock_ms
+    from_dump: bool = field(default=False, kw_only=True)
+    _queue_offsets: dict[QueueName, int] = field(default_factory=dict)
+    _topic_parts: dict[str, bytes] = field(default_factory=dict)
+    _waiting: list[RecordFields] = field(default_factory=list)
+    _waiting_size: int = 0
 
     def put_columns(self, columns: MessageColumns) -> ColumnAppender | None:
         """Put plain messages as columns; None, and nothing written, where one of them is not plain."""
@@ -127,7 +112,7 @@ class MessageAppender:
         for message in messages:
             if isinstance(message, MessageBatch):
                 results.append(self._put_batch(message))
-            elif not self._in_step or message.dumped_at is None:
+            elif not self.from_dump or message.dumped_at is None:
                 results.append(self._put(message))
             else:  # put it where it was, if that is where the log is now
                 place, queue_offset = message.dumped_at
@@ -136,7 +121,7 @@ class MessageAppender:
                 if queue not in self._queue_offsets and system_flag.takes_queue_entry(message.sys_flag):
                     self._queue_offsets[queue] = queue_offset
                 results.append(self._put(message))
-                self._in_step = results[-1].physical_offset == place
+                self.from_dump = results[-1].physical_offset == place
         self._encode()
         return results
 
@@ -156,7 +141,7 @@ class MessageAppender:
         if len(plain) < len(messages) or not are_plain(columns, self._rules, self._config):
             return None
         dumped_at = None
-        if self._in_step:
+        if self.from_dump:
             dumped_at = [message.dumped_at for message in plain if message.dumped_at is not None]
             if len(dumped_at) < len(plain):
                 return None

@@ -73,13 +73,7 @@ def new_store(
         make_abort(sink, rules, process_id)
         dispatcher = open_dispatcher(sink, rules, config, clock)
         with StoreWriter(
-            sink,
-            rules,
-            config,
-            dispatcher,
-            dumped_from or None,
-            clock=clock,
-            from_dump=dumped_from is not None,
+            sink, rules, config, dispatcher, dumped_from or None, clock=clock, from_dump=dumped_from is not None
         ) as writer:
             writer.is_writable = _has_space(root, config)
             yield writer

@@ -20,12 +20,7 @@ from rmqtool.engine.rules.topic_names import LMQ_PREFIX, is_kept_out
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import java_hash
-from rmqtool.formats.properties import (
-    NAME_VALUE_SEPARATOR,
-    PROPERTY_SEPARATOR,
-    decode_properties,
-    encode_properties,
-)
+from rmqtool.formats.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, decode_properties, encode_properties
 from rmqtool.formats.queue_name import QueueName
 
 CLIENT_MAP_CAPACITY: Final = 16

@@ -59,9 +59,7 @@ class Group:
 class SendTopics:
     """Topics by name. A topic that is made is written to `config/topics.json` at once, as a broker does.
 
-    Raises:
-        UnsupportedError: a topic has to be made, and the topics are in RocksDB.
-        WriteError: `config/topics.json` cannot be written.
+    What makes a topic raises UnsupportedError where topics are in RocksDB, and WriteError where it cannot be written.
 
     Args:
         config: `config/topics.json` as it was read.

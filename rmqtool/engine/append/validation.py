@@ -113,9 +113,7 @@ def delay_level(message: Message) -> int:
 
 
 def _no_directory(topic: str) -> str | None:
-    """Refusal of a topic whose queues would be outside the store, or nowhere, though a broker's store
-    takes any topic.
-    """
+    """Refusal of a topic whose queues would lie outside the store, or nowhere; a broker's store takes any topic."""
     if "/" in topic or "\0" in topic or topic in ("", ".", ".."):
         return "a topic that cannot be the name of a directory"
     if len(topic.encode("utf-8", "surrogatepass")) > DIRECTORY_NAME_MAX:

@@ -7,8 +7,9 @@ Broker: `BatchConsumeQueue#recover`, `#reviseMaxAndMinOffsetInQueue`, `#correctM
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from rmqtool.engine.queues.loaded_files import LoadedFiles
 from rmqtool.engine.queues.queue import Queue
@@ -34,18 +35,16 @@ class BatchUnit(NamedTuple):
     reserved: int
 
 
+@dataclass(eq=False)
 class BatchQueue(Queue):
     """A loaded queue of 46-byte units."""
 
+    topic: str
+    queue_id: int
     loaded: LoadedFiles
-
-    def __init__(self, topic: str, queue_id: int, loaded: LoadedFiles, rules: BrokerRules, log_minimum: int) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.unit_size = BATCH_UNIT_SIZE
-        self.loaded = loaded
-        self._rules = rules
-        self._log_minimum = log_minimum
+    _rules: BrokerRules
+    _log_minimum: int
+    unit_size: ClassVar[int] = BATCH_UNIT_SIZE
 
     @cached_property
     def max_queue_offset(self) -> int:

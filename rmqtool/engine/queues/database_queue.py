@@ -7,9 +7,10 @@ Broker: `RocksDBConsumeQueue`, `RocksDBConsumeQueueStore#getOffsetInQueueByTime`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import Boundary, QueueUnit
@@ -17,7 +18,6 @@ from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import UNIT_SIZE
-from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.databases.queue_database import StoredEnd, StoredEnds
 
 if TYPE_CHECKING:
@@ -32,27 +32,19 @@ ShortUnits = Mapping[int, int | None]
 """As `QueueDatabase.short_units`."""
 
 
+@dataclass(eq=False)
 class DatabaseQueue(Queue):
     """A queue whose units are rows of a database."""
 
-    def __init__(
-        self,
-        name: QueueName,
-        ends: StoredEnds,
-        between: Between,
-        rules: BrokerRules,
-        log_minimum: int,
-        short_units: ShortUnits,
-    ) -> None:
-        self.topic, self.queue_id = name
-        self.unit_size = UNIT_SIZE
-        """Unit size in the broker's calculations, though a unit has more bytes here."""
-        self.loaded = None
-        self.ends = ends
-        self._between = between
-        self._short_units = short_units
-        self._rules = rules
-        self._log_minimum = log_minimum
+    topic: str
+    queue_id: int
+    ends: StoredEnds
+    _between: Between
+    _rules: BrokerRules
+    _log_minimum: int
+    _short_units: ShortUnits
+    loaded: None = None
+    unit_size: ClassVar[int] = UNIT_SIZE  # though a unit has more bytes here
 
     @cached_property
     def max_queue_offset(self) -> int:

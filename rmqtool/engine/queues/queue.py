@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rmqtool.engine.queues.unit import Boundary, QueueUnit
 
@@ -23,7 +23,7 @@ class Queue(ABC):
 
     topic: str
     queue_id: int
-    unit_size: int
+    unit_size: ClassVar[int]
     loaded: LoadedFiles | None
 
     @property

@@ -45,7 +45,10 @@ class SingleRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """A decoded message record; times in ms, lengths in bytes."""
+    """A decoded message record; times in ms, lengths in bytes.
+
+    What reads the body raises UnreadableError where the disk does not give it.
+    """
 
     place: RecordLocation
     size: int
@@ -117,20 +120,12 @@ class Record:
         return system_flag.compression(self.sys_flag)
 
     def body(self, length_max: int) -> bytes:
-        """The stored body, its first `length_max` bytes.
-
-        Raises:
-            UnreadableError: the disk does not give it.
-        """
+        """The stored body, its first `length_max` bytes."""
         return self._log.read(self.place, self.body_position, min(self.body_length, length_max))
 
     @cached_property
     def body_crc_ok(self) -> bool:
-        """True if the body has the CRC of the record; always for an empty one.
-
-        Raises:
-            UnreadableError: the disk does not give the body.
-        """
+        """True if the body has the CRC of the record; always for an empty one."""
         if self.body_length == 0:
             return True
         computed = 0

@@ -107,13 +107,17 @@ def unread_settings(properties: Mapping[str, str], rules: BrokerRules) -> Iterat
         yield f"{name} means nothing to {rules.version}, {readers}{meant}"
 
 
+_NUMBERS: Final = {"int": "a number of 32 bits", "long": "a number of 64 bits", "double": "a number"}
+
+
 def value_problems(conf: BrokerConf, rules: BrokerRules | None) -> Iterator[str]:
     """Values that a version does not take, or that no file can have, as sentences; None for any version."""
     known = settings_of(rules.version) if rules is not None else all_settings()
     for name, text in conf.properties.items():
         setting = known.get(name)
         if setting is not None and setting.value(text, trims_texts=conf.reads.trims_texts) is None:
-            yield f"{name}={text!r} is not {_wanted(setting)}; the broker uses its default"
+            expected = _NUMBERS.get(setting.kind) or f"one of {', '.join(setting.kind.split('|'))}"
+            yield f"{name}={text!r} is not {expected}; the broker uses its default"
         if name in conf.odd_sizes:
             yield f"{name}={text!r} leaves no room in a file"
 
@@ -124,8 +128,3 @@ def nearest_setting(name: str, version: str | None = None) -> str | None:
     by_small = {one.lower(): one for one in names}
     near = difflib.get_close_matches(name.lower(), by_small, 1, 0.75)
     return by_small[near[0]] if near else None
-
-
-def _wanted(setting: Setting) -> str:
-    kinds = {"int": "a number of 32 bits", "long": "a number of 64 bits", "double": "a number"}
-    return kinds.get(setting.kind) or f"one of {', '.join(setting.kind.split('|'))}"

@@ -81,11 +81,7 @@ def is_coda(size: int, head: bytes) -> bool:
 
 
 def what_is_no_store(view: StoreView) -> str:
-    """Describe a directory that holds no store of a broker, as a part of a sentence.
-
-    Raises:
-        UnreadableError: a directory in it may not be listed.
-    """
+    """Describe a directory that holds no store of a broker, as a part of a sentence."""
     tiered = tiered_root(view)
     if tiered is None:
         return "not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
@@ -97,14 +93,9 @@ def what_is_no_store(view: StoreView) -> str:
 
 def tiered_root(view: StoreView) -> str | None:
     """The directory that a broker's class for files makes in the directory `tieredStoreFilePath`."""
-    try:
-        pending = [entry for entry in view.list("") if entry.is_directory and not entry.is_link]
-        for entry in [*pending, *(child for above in pending for child in _directories(view, above.path))]:
-            if is_tiered_directory(entry.name):
-                return entry.path
-    except UnreadableError:
-        return None
-    return None
+    above = _directories(view, "")
+    below = [entry for directory in above for entry in _directories(view, directory.path)]
+    return next((entry.path for entry in [*above, *below] if is_tiered_directory(entry.name)), None)
 
 
 def _directories(view: StoreView, path: str) -> list[Entry]:
