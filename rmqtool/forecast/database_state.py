@@ -216,7 +216,7 @@ class DatabaseQueueState:
     def _queue(self, log_minimum: int) -> DatabaseQueue:
         ends = StoredEnds() if self._throws else self._ends
         short_units = self._shared.database.short_units.get(self._name, {}) if not self._is_destroyed else {}
-        return DatabaseQueue(self._name, ends, self.between, self.rules, log_minimum, short_units)
+        return DatabaseQueue(*self._name, ends, self.between, self.rules, log_minimum, short_units)
 
 
 _NO_ROWS: Final = np.empty(0, row_type())

@@ -193,7 +193,7 @@ def _what_is_left(simulation: Simulation) -> Hashable:
         assert isinstance(state, QueueState), "there is no database"
         files = tuple((segment.path, segment.start, segment.size) for segment in state.loaded.segments)
         paths = [path for path, _, _ in files]
-        if overlay.changes_any(paths):
+        if any(overlay.change_of(path) is not None for path in paths):
             return None
         # What tells the content that a plan gives each file; None where the plan leaves it as it is.
         planned: tuple[Hashable, ...] = (None,) * len(paths)

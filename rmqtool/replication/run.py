@@ -402,7 +402,7 @@ class BuilderBehind(Closable):
         if built_offset is None:
             built_offset = max((begin + size for begin, size in last_units(reader)), default=store.commitlog[0].start)
         dispatch_from(store, dispatcher, built_offset, log_end)
-        dispatcher.sync()
+        dispatcher.derived.sync()
         changed = look()
         assert changed is not None
         # Queues have grown by what was dispatched just now, and some of them are new.
@@ -425,7 +425,7 @@ class BuilderBehind(Closable):
             WriteError: they are not.
         """
         dispatcher = self._dispatcher
-        dispatcher.sync()
+        dispatcher.derived.sync()
         self.built_offset = self._end
         checkpoint = Checkpoint(
             commitlog_timestamp_ms=dispatcher.last_store_timestamp_ms,
@@ -446,7 +446,7 @@ class BuilderBehind(Closable):
         Raises:
             WriteError: the disk does not take it.
         """
-        self._dispatcher.finish(clean=True)
+        self._dispatcher.derived.finish(clean=True)
         self.sync()
 
     def close(self) -> None:

@@ -312,7 +312,9 @@ class EntryWalk(Walk):
                 rows = []
         end = max(end, position)  # a message without properties ends in zeros, and so does an entry without a message
         place = self.split.physical_offset + position
-        if self._is_end(position):
+        mark = bytes(self.window.bytes_at(position, dledger.END_SIZE_MIN))  # with the length of what it ends
+        is_mark = int.from_bytes(mark[:4], "big", signed=True) == dledger.END_OF_FILE
+        if is_mark and len(mark) == dledger.END_SIZE_MIN:
             end = source.size
             rows.append(bare_row(place, end - position, Verdict.GOOD, commitlog.MAGIC_BLANK))
         elif position < end:
@@ -323,12 +325,6 @@ class EntryWalk(Walk):
         if rows:
             yield self._batch(rows)
         self.outcome.data_end, self.outcome.tail_bytes = end, source.size - end
-
-    def _is_end(self, position: int) -> bool:
-        """True if the mark that ends a file is at a file position, with room for its length."""
-        raw = bytes(self.window.bytes_at(position, dledger.END_SIZE_MIN))
-        is_mark = int.from_bytes(raw[:4], "big", signed=True) == dledger.END_OF_FILE
-        return is_mark and len(raw) == dledger.END_SIZE_MIN
 
     def _entry(self, position: int) -> list[Row] | None:
         """Rows of the entry at a file position: its header, and its record; None if it has no entry there."""
@@ -355,12 +351,7 @@ PROOF_BYTES: Final = 4 << 20
 """Distance before a cut at which the walk that proves it begins: the default limit of a message's size."""
 
 
-def first_row_from(
-    whole: Split,
-    cut: int,
-    scan: ScanOptions,
-    proof_bytes: int = PROOF_BYTES,
-) -> int:
+def first_row_from(whole: Split, cut: int, scan: ScanOptions, proof_bytes: int = PROOF_BYTES) -> int:
     """File position of the first row at or after a cut, as the walk over the whole file has it.
 
     A part of a file is scanned without the ones before it. The first good record from its cut on may lie inside the

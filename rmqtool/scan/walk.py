@@ -136,9 +136,6 @@ class RecordReader(Protocol):
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
         """Rows of good records that begin in [position, limit) and lie whole in the window; the position after."""
 
-    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """The rows with the verdict STALE."""
-
 
 class BatchSource(Protocol):
     """Known results for a log (`LogDigest`): gives a walk its batches, from those of earlier walks where it can."""
@@ -190,7 +187,9 @@ class Walk:
     def scanned(self) -> Iterator[Batch]:
         """Batches of the split, read from its bytes."""
         split, size = self.split, self.split.source.size
-        position = self._begin()
+        position: int | None = split.start
+        if split.anchor:
+            position = find_next(self.window, split.start, split.end, split.physical_offset, self._is_good)
         self.outcome.first_record = position
         if position is None:
             return
@@ -201,7 +200,11 @@ class Walk:
             position, rows = self.reader.run(self, position, end)
             if len(rows):
                 self._last_store_timestamp_ms = int(rows[-1][_STORE_TIMESTAMP])
-                yield self._batch(self.reader.mark_stale(rows) if self.outcome.stale else rows)
+                if self.outcome.stale and isinstance(rows, list):
+                    rows = [row._replace(verdict=Verdict.STALE) for row in rows]
+                elif self.outcome.stale:
+                    cast("numpy.ndarray[Any, Any]", rows)["verdict"] = Verdict.STALE
+                yield self._batch(rows)
             if position >= end:
                 break
             if self.window.start < position and self._may_reach_behind_window(position):
@@ -253,12 +256,6 @@ class Walk:
             self.delays_ms,
             self.record_crc,
         )
-
-    def _begin(self) -> int | None:
-        split = self.split
-        if not split.anchor:
-            return split.start
-        return find_next(self.window, split.start, split.end, split.physical_offset, self._is_good)
 
     def _may_reach_behind_window(self, position: int) -> bool:
         """True if filling the window from here could show the reader more of this record."""
@@ -475,6 +472,3 @@ class PlainReader:
             walk.record_crc,
         )
         return base + at, rows
-
-    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return [row._replace(verdict=Verdict.STALE) for row in rows]

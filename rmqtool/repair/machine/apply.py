@@ -126,7 +126,7 @@ def demand_unchanged(plan: Plan, places: StorePaths) -> None:
 
 def _demand_fit(plan: Plan, session: Session) -> None:
     """Refuse a store that a broker has changed or loads, though not served: the lock stops it only after its load."""
-    session.lock.demand_unmapped()
+    session.lock.demand_unused()
     if fingerprint(session.places) != plan.store_fingerprint:
         raise RefusedError(f"{session.places.root}: changed since the plan was made; make the plan again")
 
