@@ -29,6 +29,7 @@ from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast import forecast
+from rmqtool.forecast.losses import LossCounter
 from rmqtool.repair import plan_forecasts
 from rmqtool.scan import compiled, log
 from rmqtool.scan.log_digest import LogDigest
@@ -87,10 +88,7 @@ def plain() -> Iterator[None]:
         stack.enter_context(patch.object(LogDigest, "answers", lambda _self, _walk: False))
         stack.enter_context(patch.object(LogDigest, "recall", lambda _self, _name, _made_of: None))
         stack.enter_context(patch.object(plan_forecasts, "ReadCache", lambda notes: ReadCache()))  # noqa: ARG005
-        count = forecast._losses
-        stack.enter_context(
-            patch.object(forecast, "_losses", lambda simulation, segments, *_: count(simulation, segments))
-        )
+        stack.enter_context(patch.object(forecast, "LossCounter", lambda simulation, *_: LossCounter(simulation)))
         stack.enter_context(patch.object(os, "cpu_count", lambda: 1))
         yield
 

@@ -75,7 +75,6 @@ def check_planned(
     """Check a store as a plan leaves it.
 
     Args:
-        after: the store with the steps of the plan done.
         read_again_max: bytes of the log that may be read.
         digest: is told what is seen of the log.
     """

@@ -43,7 +43,7 @@ def served(path: Path, version: str) -> dict[life_stores.Place, int]:
     """What consumers get after a start, as a manifest has it."""
     with started(path, version) as simulation:
         given = Served(simulation)
-        places = ((name, given.between(name, *given.span(name))) for name in given.queues)
+        places = ((name, given.between(name, *given.queues[name].span)) for name in given.queues)
         return {
             (*name, queue_offset): physical_offset
             for name, units in places

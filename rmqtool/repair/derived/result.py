@@ -94,7 +94,6 @@ class RemovedTopics:
         """Look at a store.
 
         Args:
-            restored: see `BuildOptions`.
             incomplete: topics of which a check has told that queues lack messages.
         """
         shown = shown_topics(store)
@@ -155,7 +154,6 @@ class Generations:
     zeros: set[int] = field(default_factory=set)
 
     def add(self, other: Generations) -> None:
-        """Hear other queues too."""
         self.again, self.old_end = min(self.again, other.again), max(self.old_end, other.old_end)
         self.starts |= other.starts
         self.zeros |= other.zeros
@@ -197,7 +195,6 @@ class BuiltQueues:
         return {topic: begin for topic, begin in begins if begin is not None}
 
     def add(self, others: BuiltQueues) -> None:
-        """Count other queues of the same store too."""
         self.repeated += others.repeated
         self.superseded += others.superseded
         for topic, generations in others.generations.items():
@@ -235,11 +232,6 @@ class BuildResult(BuiltQueues):
     needs: int | None = None
 
     def steps(self, queue_why: str, index_why: str) -> Iterator[Step]:
-        """Steps that bring the built queues, extensions and index into the store.
-
-        Raises:
-            UnreadableError: a file of the store may not be read.
-        """
         if self.request.queue is not None:
             for root, queues in (
                 (QUEUES, self.store.queues),
@@ -269,7 +261,6 @@ class BuildResult(BuiltQueues):
             yield from self._index_steps(index_why)
 
     def notes(self) -> list[str]:
-        """Notes for a person on how the files were built."""
         notes = list(self.refused)
         if self.repeated:
             notes.append(
@@ -316,9 +307,6 @@ def file_step(
     view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None, rows: str | None = None
 ) -> Iterator[Step]:
     """The step that replaces a file by the built one; no step where they are equal.
-
-    Args:
-        rows: see `Replace`.
 
     Raises:
         UnreadableError: something else has the path, or the file may not be read.

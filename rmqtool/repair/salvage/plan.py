@@ -110,12 +110,8 @@ def plan_salvage(
 ) -> Salvage:
     """Check the store, and find the steps that keep all good records and leave it as `recover` does.
 
-    Args:
-        staging: an empty directory, which must stay until the plan is applied.
-
     Raises:
         UnsupportedError: the log or its end is kept by DLedger.
-        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or SalvageOptions()
     demand_plain_log(store, repairs=True)
@@ -133,19 +129,9 @@ def plan_salvage(
                 place.mkdir()
             except OSError as error:
                 raise WriteError(f"{place}: {reason(error)}") from error
-            recovery = plan_recover(
-                drafted,
-                rules,
-                place,
-                RecoverOptions(
-                    build,
-                    full=True,
-                    threads=options.threads,
-                    rebuilt=frozenset(result.queues),
-                    tolerates=tolerates,
-                ),
-                on_progress,
-            )
+            rebuilt = frozenset(result.queues)
+            recover = RecoverOptions(build, full=True, threads=options.threads, rebuilt=rebuilt, tolerates=tolerates)
+            recovery = plan_recover(drafted, rules, place, recover, on_progress)
             if not recovery.damage or any(finding.id != DOUBTFUL for finding in recovery.damage):
                 break
             # Headers that were found to be wrong only after all else was repaired.
@@ -205,7 +191,9 @@ class _Planner:
         ranges = damaged_ranges(store, findings, build.delays_ms)
         result = SalvageResult(ranges=ranges, notes=list(_notes(findings, store.commitlog_file_size or 1)))
         doubtful = [defect for defect in damage_in(findings) if defect.id == DOUBTFUL]
-        is_content = not ranges and not doubtful and not any(map(_is_about_queues, findings))
+        # Where a queue does not match the log, perhaps the header of a record in the log is wrong.
+        about_queues = [finding for finding in findings if finding.id.startswith("consumequeue.")]
+        is_content = not ranges and not doubtful and all(one.severity is Severity.NOTE for one in about_queues)
         if is_content or any(map(is_misnamed, findings)):  # without a right name nobody knows where bytes belong
             return result, store
         with OpenFiles(store.view) as files:
@@ -357,9 +345,8 @@ class _Planner:
             records = [*losses.placed, *losses.unplaced]
             result.lost += records
             result.queues.extend(name for record in records for name in record.queues)
-            result.unknown_bytes += sum(
-                filling.length for filling in fillings if filling.lost is None and not filling.is_blank
-            )
+            bridges = (filling for filling in fillings if filling.lost is None and not filling.is_blank)
+            result.unknown_bytes += sum(bridge.length for bridge in bridges)
         return result
 
     def _context(self, store: Store, ranges: Sequence[DamagedRange]) -> DamageContext:
@@ -382,8 +369,3 @@ def _notes(findings: Sequence[Finding], file_size: int) -> Iterator[str]:
         if is_too_far(finding, file_size):
             text = "too many to rebuild; more likely the next file has a wrong name; brokers skip the gap"
             yield f"{finding.message}: {text}"
-
-
-def _is_about_queues(finding: Finding) -> bool:
-    """True if a queue does not match the log: perhaps the header of a record in the log is wrong."""
-    return finding.id.startswith("consumequeue.") and finding.severity is not Severity.NOTE
