@@ -121,10 +121,8 @@ def _lines(message: StoredMessage, width: int, decoder: BodyDecoder | None, *, w
     if with_hex:
         yield Line("")
         yield Line("bytes:", STRONG)
-        start = message.physical_offset
-
         parts = (bare_parts if record is None else message_parts)(message.range, message.size)
-        yield from (Line(text) for text in hex_lines(parts, width, start))
+        yield from (Line(text) for text in hex_lines(parts, width, message.physical_offset))
 
 
 def _fields(row: Mapping[str, Any], width: int) -> Iterator[Line]:

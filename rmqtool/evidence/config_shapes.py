@@ -118,26 +118,18 @@ _MAPPING: Final = _numbers(
         )
     ),
 )  # fmt: skip
+_OFFSETS: Final[dict[str, Shape]] = {
+    **dict.fromkeys(("offsetTable", "resetOffsetTable", "pullOffsetTable"), _BY_QUEUE),
+    "groupTopicMap": Map(Items(Value.NAME)),
+    "dataVersion": _VERSION,
+}
 _SHAPES: Final[dict[str, Shape]] = {
     "topics.json": Fields({"topicConfigTable": Map(_TOPIC), "dataVersion": _VERSION}),
     "subscriptionGroup.json": Fields(
         {"subscriptionGroupTable": Map(_GROUP), "forbiddenTable": _BY_QUEUE, "dataVersion": _VERSION}
     ),
-    "consumerOffset.json": Fields(
-        {
-            **dict.fromkeys(("offsetTable", "resetOffsetTable", "pullOffsetTable"), _BY_QUEUE),
-            "groupTopicMap": Map(Items(Value.NAME)),
-            "dataVersion": _VERSION,
-        }
-    ),
-    "lmqConsumerOffset.json": Fields(
-        {
-            **dict.fromkeys(("offsetTable", "resetOffsetTable", "pullOffsetTable"), _BY_QUEUE),
-            "groupTopicMap": Map(Items(Value.NAME)),
-            "lmqOffsetTable": Map(Value.NUMBER),
-            "dataVersion": _VERSION,
-        }
-    ),
+    "consumerOffset.json": Fields(_OFFSETS),
+    "lmqConsumerOffset.json": Fields({**_OFFSETS, "lmqOffsetTable": Map(Value.NUMBER)}),
     "consumerFilter.json": Fields(
         {"filterDataByTopic": Map(Fields({"topic": Value.NAME, "groupFilterData": Map(_FILTER)}))}
     ),
@@ -189,10 +181,6 @@ def names_in_config(path: str, raw: bytes) -> list[bytes]:
     return names
 
 
-class _OtherShapeError(Exception):
-    """The value is not of the declared shape."""
-
-
 @dataclass(frozen=True)
 class Rebuild:
     """Makes a configuration file again.
@@ -214,7 +202,7 @@ class Rebuild:
         try:
             value = parse_relaxed_json(raw.decode("utf-8", "replace"))
             return _written(self._value(value, shape)).encode("utf-8", "replace")
-        except (_OtherShapeError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise JsonError("not the JSON of such a file") from error
 
     def _value(self, value: Any, shape: Shape) -> Any:
@@ -228,7 +216,7 @@ class Rebuild:
             return [self._value(one, shape.item) for one in value]
         if isinstance(value, dict) and not isinstance(shape, Value | Items):
             return dict(self._members(value, shape))
-        raise _OtherShapeError
+        raise ValueError("a value of another shape")
 
     def _members(self, value: dict[Any, Any], shape: Map | Fields | Attributes) -> Iterator[tuple[Any, Any]]:
         for key, one in value.items():

@@ -140,11 +140,6 @@ class LogCopy:
         return self._file is None and self.start in (None, self.end)
 
     @property
-    def room(self) -> int | None:
-        """Bytes from the end to the end of the file; None where the file's size is an assumption."""
-        return self.file_size - (self.end - (self.start or 0)) % self.file_size if self.is_size_known else None
-
-    @property
     def request_offset(self) -> int:
         """Where to ask a master to start, so that it sends a part again that the copy has. Never 0, the last file."""
         return max(1, self.end if self.recent.first is None else self.recent.first)

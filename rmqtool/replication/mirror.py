@@ -176,16 +176,28 @@ class Mirror:
                 self._turn()
 
     def _look_for_end(self) -> None:
-        """Find out whether earlier records follow the next one, which was stored too late."""
+        """Find out whether earlier records follow the next one, which was stored too late.
+
+        Waits for such a record or for the time, whichever comes first.
+        """
         time_ms = self._options.until.time_ms
         assert time_ms is not None, self._options
+        times, has_come = StoreTimes(time_ms), False
         with self._stream() as stream:
-            end = find_end(stream, time_ms, self._turn)
-        self._copy_to = end.earlier_end or 0
-        if end.is_final:
+            for block in stream.blocks(times=times):
+                if block is None:
+                    has_come = time.time() * 1000 >= time_ms
+                    if stream.is_idle or (stream.is_drained and times.is_past):
+                        if has_come or times.earlier_end is not None:
+                            break
+                    elif stream.is_drained and times.earlier_end is not None and not has_come:
+                        break
+                self._turn()
+        self._copy_to = times.earlier_end or 0
+        if has_come:  # nothing more is waited for
             self._end = max(self._copy.end, self._copy_to)
             self._is_done = self._end == self._copy.end
-            self.status.skipped = SkippedRecords(self._end, end.rest_count)
+            self.status.skipped = SkippedRecords(self._end, times.rest_count)
 
     def _limit(self) -> Until:
         """Limit before which the connection ends."""
@@ -217,7 +229,7 @@ class Mirror:
         """Check if the master has nothing more at a time that has come."""
         until = self._options.until
         if self._times is not None and until.time_ms is not None and time.time() * 1000 >= until.time_ms:
-            is_drained = until.is_now and stream.is_drained and is_past(self._times, until.time_ms)
+            is_drained = until.is_now and stream.is_drained and self._times.is_past
             self._is_done |= stream.is_idle or is_drained
 
     def _sync_if_due(self, stream: MasterLog) -> None:
@@ -262,47 +274,6 @@ class Mirror:
                 self._sync()
             self._on_turn()
             time.sleep(0.05)
-
-
-@dataclass(frozen=True)
-class EndByTime:
-    """Where a copy is to end whose end is a store time.
-
-    Attributes:
-        earlier_end: after the last record that was stored before; None where nothing after the copy was.
-        rest_count: records after that.
-        is_final: whether the time has come, so that nothing more is waited for.
-    """
-
-    earlier_end: int | None
-    rest_count: int
-    is_final: bool
-
-
-def find_end(stream: MasterLog, time_ms: int, on_turn: Callable[[], None]) -> EndByTime:
-    """Look for records that were stored before a time, up to the end of the master's log.
-
-    Waits for such a record or for the time, whichever comes first.
-
-    Raises:
-        MasterLostError, ProtocolError, DivergedError: as `MasterLog.blocks`.
-    """
-    times = StoreTimes(time_ms)
-    for block in stream.blocks(times=times):
-        if block is None:
-            has_come = time.time() * 1000 >= time_ms
-            if stream.is_idle or (stream.is_drained and is_past(times, time_ms)):
-                if has_come or times.earlier_end is not None:
-                    return EndByTime(times.earlier_end, times.rest_count, has_come)
-            elif stream.is_drained and times.earlier_end is not None and not has_come:
-                return EndByTime(times.earlier_end, times.rest_count, is_final=False)
-        on_turn()
-    raise AssertionError("without a limit there is no end")
-
-
-def is_past(times: StoreTimes, time_ms: int) -> bool:
-    """True if the last record was stored at a time or later."""
-    return times.last_ms is not None and times.last_ms >= time_ms
 
 
 def agree_on_rest(stream: MasterLog, copy: LogCopy, on_turn: Callable[[], None]) -> SeenBytes:

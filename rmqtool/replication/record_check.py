@@ -133,6 +133,11 @@ class StoreTimes:
         self.last_ms: int | None = None
         self._first_late: tuple[int, int] | None = None
 
+    @property
+    def is_past(self) -> bool:
+        """True if the last record was stored at the time or later."""
+        return self.last_ms is not None and self.last_ms >= self._time_ms
+
     def note(self, rows: Sequence[Row]) -> None:
         """Records arrived."""
         times = _store_times(rows)

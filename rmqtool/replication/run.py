@@ -226,7 +226,11 @@ class _MirrorRun:
     def _note_state(self) -> None:
         built = self._builder.built_offset if self._builder is not None else None
         self._state = MirrorState(self._state.master, built)
-        write_state(self._sink, self._state)
+        # Padded, so that a shorter text leaves nothing of a longer one.
+        content = json.dumps(asdict(self._state)).encode().ljust(STATE_SIZE - 1) + b"\n"
+        self._sink.create(PATH, STATE_SIZE)
+        self._sink.write_at(PATH, 0, content)
+        self._sink.sync(PATH)
 
     def _finish(self) -> None:
         """Leave the store as a broker does that stops cleanly, unless queues lag behind the log after an
@@ -336,18 +340,6 @@ def read_state(view: StoreView) -> MirrorState:
     built = fields.get("built_offset")
     is_offset = type(built) is int and 0 <= built <= JAVA_LONG_MAX
     return MirrorState(fields.get("master"), built if is_offset else None)
-
-
-def write_state(sink: DirectorySink, state: MirrorState) -> None:
-    """Note it; padded, so that a shorter text leaves nothing of a longer one.
-
-    Raises:
-        WriteError: the disk does not take it.
-    """
-    content = json.dumps(asdict(state)).encode().ljust(STATE_SIZE - 1) + b"\n"
-    sink.create(PATH, STATE_SIZE)
-    sink.write_at(PATH, 0, content)
-    sink.sync(PATH)
 
 
 # Builds consume queues, index and checkpoint of a copy from each block of records as it is written.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -401,12 +402,8 @@ LOOKS_MAX: Final = 4
 """Looks after which findings that change from look to look are reported as they are."""
 
 
-def finding_key(finding: Finding) -> Hashable:
-    """Key that distinguishes a finding from others."""
-    return (
-        finding.id, finding.file, finding.file_position, finding.physical_offset, finding.topic, finding.queue_id,
-        finding.queue_offset,
-    )  # fmt: skip
+_OF_A_FINDING: Final = attrgetter("id", "file", "file_position", "physical_offset", "topic", "queue_id", "queue_offset")
+"""What distinguishes a finding from others."""
 
 
 @dataclass
@@ -434,7 +431,7 @@ class Suspects:
 
     def confirms(self, subject: Hashable, findings: Iterable[Finding]) -> bool:
         """True if the findings are those of the last check, so that they are reported; else it is checked again."""
-        keys = frozenset(map(finding_key, findings))
+        keys = frozenset(map(_OF_A_FINDING, findings))
         if self.subject != subject:
             self.subject, self._keys, self._looks = subject, frozenset(), 0
         is_same = self._looks > 0 and keys <= self._keys
