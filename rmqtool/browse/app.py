@@ -357,14 +357,14 @@ class QuestionDialog(ModalScreen[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
 
-    def __init__(self, question: str, value: str = "") -> None:
+    def __init__(self, question: str) -> None:
         super().__init__()
-        self._question, self._value = question, value
+        self._question = question
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(escaped(self._question), markup=False)
-            yield Input(self._value, max_length=1000)
+            yield Input(max_length=1000)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter gives the answer."""

@@ -158,11 +158,7 @@ class BrowsedStore(Closable):
 
 
 def _extend(loaded: LoadedFiles, files: QueueFiles, view: StoreView) -> bool:
-    """Add the units after the one at which a broker ends the queue; return True if there are any.
-
-    Raises:
-        UnreadableError: a file cannot be read.
-    """
+    """Add the units after the one at which a broker ends the queue; return True if there are any."""
     segments = with_content(files.segments)
     for count in range(len(segments), 0, -1):
         segment = segments[count - 1]

@@ -192,9 +192,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> str:
 
 
 def _add_file(archive: tarfile.TarFile, name: str, root: Path, file: CopiedFile) -> str:
-    """Add the bytes of a file up to its last one that is not zero, its ranges one after the other;
-    return their digest.
-    """
+    """Add a file up to its last byte that is not zero, or its ranges one after the other; return the digest."""
     path = root / file.path
     if file.included is Included.RANGES:
         with path.open("rb") as content:

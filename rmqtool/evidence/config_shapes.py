@@ -112,9 +112,7 @@ _MAPPING: Final = _numbers(
     topic=Value.NAME, bname=Value.NAME, scope=Value.NAME, currIdMap=Map(Value.NUMBER),
     hostedQueues=Map(
         Items(
-            _numbers(
-                "gen queueId logicOffset startOffset endOffset timeOfStart timeOfEnd", bname=Value.NAME,
-            )
+            _numbers("gen queueId logicOffset startOffset endOffset timeOfStart timeOfEnd", bname=Value.NAME)
         )
     ),
 )  # fmt: skip

@@ -122,9 +122,7 @@ def plausible_units(declared: Format, units: NDArray[Any]) -> NDArray[Any]:
 
 
 def _have_wide_text(rows: NDArray[Any]) -> NDArray[Any]:
-    """Mask of the rows of bytes with a part of four letters in UTF-16, whose zeros make them look like
-    small numbers.
-    """
+    """Mask of the rows with four letters in UTF-16, whose zeros make them look like small numbers."""
     are_wide = np.zeros(len(rows), bool)
     flat = rows.ravel()
     zeros, letters = flat == 0, (flat >= 0x20) & (flat < 0x7F)

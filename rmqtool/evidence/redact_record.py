@@ -241,8 +241,7 @@ def _head_size(raw: bytes) -> int:
 def _redacted_head(raw: bytes, names: BundleNames, physical_offset: int | None, *, hides_crc: bool) -> bytes:
     """The bytes before a body, with masks for fields that no broker writes, and then also for those of any value.
 
-    Args:
-        hides_crc: whether the checksum tells nothing of the body.
+    With `hides_crc`, the checksum tells nothing of the body.
     """
     flags = int.from_bytes(raw[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
     head, values, hidden = bytearray(raw), dict[str, int](), set[str]()

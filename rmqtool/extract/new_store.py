@@ -31,12 +31,7 @@ from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import discard
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    GROUPS,
-    TOPICS,
-    config_bytes,
-)
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.sink import DirectorySink

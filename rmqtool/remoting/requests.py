@@ -164,7 +164,7 @@ def send_message(broker: Connection, message: SentMessage, producer_group: str) 
     return SendAnswer(answer.code, answer.remark, queue_offset)
 
 
-def pull_records(broker: Connection, topic: str, queue_id: int, queue_offset: int, count: int = 32) -> PulledRecords:
+def pull_records(broker: Connection, topic: str, queue_id: int, queue_offset: int) -> PulledRecords:
     """Read messages of a queue from an offset on; none where there is none. No consumer offset is noted.
 
     Raises:
@@ -175,7 +175,7 @@ def pull_records(broker: Connection, topic: str, queue_id: int, queue_offset: in
         "topic": topic,
         "queueId": queue_id,
         "queueOffset": queue_offset,
-        "maxMsgNums": count,
+        "maxMsgNums": 32,
         "sysFlag": PULL_SUBSCRIPTION,
         "commitOffset": 0,
         "suspendTimeoutMillis": 0,

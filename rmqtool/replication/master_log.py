@@ -296,11 +296,7 @@ def _search(address: MasterAddress, absent: int, present: int, step: int, timing
 
 
 def _has(address: MasterAddress, physical_offsets: list[int], timing: Timing, on_wait: OnWait) -> set[int]:
-    """Those of some offsets from which a master sends its log.
-
-    Raises:
-        MasterLostError: it does not answer.
-    """
+    """Those of some offsets from which a master sends its log."""
     with ExitStack() as stack:
         waiting = {
             physical_offset: stack.enter_context(MasterConnection(address, physical_offset, timing))

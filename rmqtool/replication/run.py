@@ -110,12 +110,7 @@ def run_mirror(
 
 
 def _clear(root: Path, names: Iterable[str], *, is_new: bool) -> None:
-    """Remove the files of a run that copied nothing, so that no directory looks like a copy after a
-    failed first run.
-
-    Args:
-        is_new: whether the directory itself goes, too.
-    """
+    """Remove the files of a run that copied nothing, and a new directory itself, which must not look like a copy."""
     with suppress(OSError):
         for name in names:
             path = root / name
@@ -233,9 +228,7 @@ class _MirrorRun:
         self._sink.sync(PATH)
 
     def _finish(self) -> None:
-        """Leave the store as a broker does that stops cleanly, unless queues lag behind the log after an
-        earlier crash.
-        """
+        """Leave the store as after a clean stop, unless queues lag behind the log after an earlier crash."""
         self._copy.sync()
         if self._builder is not None:
             self._builder.finish()

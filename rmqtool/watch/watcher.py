@@ -238,9 +238,7 @@ class Watcher:
         return find_log_end(store.commitlog, files, known)
 
     def _find_position(self, look: _StoreNow) -> None:
-        """Find where checking continues: a log that was cut or replaced, or whose start expired, is
-        taken as it is now.
-        """
+        """Find where checking continues; a log that was cut or replaced, or whose start expired, counts as it is."""
         store, position = look.store, self.state.position
         if not store.commitlog:
             return
