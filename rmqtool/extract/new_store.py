@@ -162,8 +162,6 @@ def moved(record: ChosenRecord, physical_offset: int) -> bytearray:
 
 _TABLES: Final = {TOPICS: "topicConfigTable", GROUPS: "subscriptionGroupTable", CONSUMER_OFFSETS: "offsetTable"}
 
-_VERSION: Final = "dataVersion"
-
 
 def config_files(stores: Sequence[Store], names: Collection[str], *, with_offsets: bool) -> dict[str, bytes]:
     """Contents by path; a file that no store has is left out.
@@ -192,7 +190,7 @@ def config_files(stores: Sequence[Store], names: Collection[str], *, with_offset
                 if isinstance(entry, dict) and (path == GROUPS or name.partition("@")[0] in names):
                     table[name] = join(table[name], entry) if name in table else entry
         if configs:
-            kept = {name: value for name, value in configs[0].items() if name == _VERSION}
+            kept = {name: value for name, value in configs[0].items() if name == "dataVersion"}
             contents[path] = config_bytes({**kept, _TABLES[path]: table})
     return contents
 

@@ -1,7 +1,8 @@
 """The requests that rmqtool sends: the route of a topic, the ends of a queue, sending and pulling messages.
 
 Broker: `RouteInfoManager#pickupTopicRouteData`, `AdminBrokerProcessor#getMaxOffset`, `SendMessageProcessor`,
-`PullMessageProcessor`.
+`PullMessageProcessor`. A server that refuses, or whose answer cannot be read, is an AnswerError; one that is away a
+ConnectionLostError.
 """
 
 from __future__ import annotations
@@ -111,20 +112,12 @@ def _topic_broker(name: str, address: str, queues: Mapping[str, Any]) -> TopicBr
 
 
 def max_queue_offset(broker: Connection, topic: str, queue_id: int) -> int:
-    """The offset that the next message of a queue gets, as far as the broker has dispatched its log.
-
-    Raises:
-        AnswerError, ConnectionLostError: the broker does not tell.
-    """
+    """The offset that the next message of a queue gets, as far as the broker has dispatched its log."""
     return _queue_offset(broker, RequestCode.GET_MAX_OFFSET, topic, queue_id)
 
 
 def min_queue_offset(broker: Connection, topic: str, queue_id: int) -> int:
-    """The offset of the first message that a queue holds.
-
-    Raises:
-        AnswerError, ConnectionLostError: the broker does not tell.
-    """
+    """The offset of the first message that a queue holds."""
     return _queue_offset(broker, RequestCode.GET_MIN_OFFSET, topic, queue_id)
 
 
@@ -165,11 +158,7 @@ def send_message(broker: Connection, message: SentMessage, producer_group: str) 
 
 
 def pull_records(broker: Connection, topic: str, queue_id: int, queue_offset: int) -> PulledRecords:
-    """Read messages of a queue from an offset on; none where there is none. No consumer offset is noted.
-
-    Raises:
-        AnswerError, ConnectionLostError: the broker does not give them.
-    """
+    """Read messages of a queue from an offset on; none where there is none. No consumer offset is noted."""
     fields = {
         "consumerGroup": TOOLS_GROUP,
         "topic": topic,

@@ -62,12 +62,7 @@ class Cluster(Closable):
         raise lost
 
     def queues(self, topic: str) -> list[TargetQueue]:
-        """The queues that may be written, by broker and number.
-
-        Raises:
-            AnswerError: there are none.
-            ConnectionLostError: no name server answers.
-        """
+        """The queues that may be written, by broker and number; AnswerError where there are none."""
         route = self.route(topic)
         if not route:
             raise AnswerError(
@@ -102,11 +97,7 @@ class Cluster(Closable):
             connection.close()
 
     def end(self, queue: TargetQueue) -> int:
-        """The offset of a queue's next message.
-
-        Raises:
-            AnswerError, ConnectionLostError: the broker does not tell.
-        """
+        """The offset of a queue's next message."""
         return max_queue_offset(self.broker(queue), queue.topic, queue.queue_id)
 
     def messages(self, queue: TargetQueue, queue_offset: int) -> Iterator[Record]:

@@ -16,7 +16,7 @@ from typing import Final
 from rmqtool.errors import RmqtoolError
 from rmqtool.replication.connection import MasterAddress, MasterLostError, ProtocolError, Timing
 from rmqtool.replication.log_copy import LogCopy, MismatchError
-from rmqtool.replication.master_log import ArrivedBlock, MasterLog, find_log_start, last_file_start
+from rmqtool.replication.master_log import ArrivedBlock, Master, MasterLog
 from rmqtool.replication.mirror_status import MirrorStatus, SkippedRecords
 from rmqtool.replication.record_check import DivergedError, RecordChecker, StoreTimes, Until
 
@@ -24,8 +24,6 @@ CHUNK_SIZE: Final = 1 << 20
 """Bytes that are held until they are known to be those that were seen before."""
 PROBLEMS_MAX: Final = 3
 """Number of repeated requests for the same data before its error counts."""
-
-OnWritten = Callable[[int, bytearray], None]
 
 
 class _StopAsked(Exception):  # noqa: N818 - no error
@@ -70,12 +68,13 @@ class Mirror:
         options: MirrorOptions,
         status: MirrorStatus,
         *,
-        on_written: OnWritten = lambda _physical_offset, _block: None,
-        on_synced: Callable[[], None] = lambda: None,
-        should_stop: Callable[[], bool] = lambda: False,
-        on_turn: Callable[[], None] = lambda: None,
+        on_written: Callable[[int, bytearray], None],
+        on_synced: Callable[[], None],
+        should_stop: Callable[[], bool],
+        on_turn: Callable[[], None],
     ) -> None:
-        self._address, self._copy, self._options, self.status = address, copy, options, status
+        self._master = Master(address, options.timing, self._turn)
+        self._copy, self._options, self.status = copy, options, status
         self._on_written, self._on_synced = on_written, on_synced
         self._should_stop, self._on_turn = should_stop, on_turn
         self._checker = RecordChecker(record_crc=options.record_crc)
@@ -142,17 +141,13 @@ class Mirror:
             self._is_done = True
 
     def _stream(self) -> MasterLog:
-        return MasterLog(
-            self._address, self._copy, self._checker, self.status, self._options.timing, on_wait=self._turn
-        )
+        return MasterLog(self._master, self._copy, self._checker, self.status)
 
     def _begin(self) -> None:
         start = self._options.from_offset
         if start is None:
             self.status.state = "searching"
-            last = last_file_start(self._address, self._options.timing, self._turn)
-            size = self._copy.file_size if self._copy.is_size_known else None
-            start = find_log_start(self._address, last, size, self._options.timing, self._turn)
+            start = self._master.find_log_start(self._copy.file_size if self._copy.is_size_known else None)
         self._copy.begin(start)
         self.status.start_offset = self.status.end_offset = self.status.synced_offset = start
 
@@ -257,11 +252,7 @@ class Mirror:
         return None
 
     def _turn(self) -> None:
-        """Repeated work, a few times a second.
-
-        Raises:
-            _StopAsked: it is time to stop.
-        """
+        """Repeated work, a few times a second; raises _StopAsked when it is time to stop."""
         self._on_turn()
         if self._reason_to_stop() is not None:
             raise _StopAsked

@@ -35,7 +35,6 @@ from rmqtool.store.view import StoreView, open_directory
 
 BUILD_SYNC_SECONDS: Final = 5.0
 CONFIG_SECONDS: Final = 30.0
-_LOG: Final = "commitlog"
 _OWN_NAMES: Final = frozenset({"lock", "config", ".rmqtool", "commitlog", "abort", "abort.bak", "checkpoint"})
 """Files left by a run that was killed before it wrote a record."""
 
@@ -104,7 +103,7 @@ def run_mirror(
                 run = _MirrorRun(request, status, sink, stack)
                 return run.run(should_stop, on_turn)
         except (RmqtoolError, OSError):
-            if not (request.root / _LOG).exists():
+            if not (request.root / "commitlog").exists():
                 _clear(request.root, _OWN_NAMES - before, is_new=is_new)
             raise
 
@@ -339,7 +338,7 @@ def read_state(view: StoreView) -> MirrorState:
 
 
 class BuilderBehind(Closable):
-    """Queues, index and checkpoint of a copy, open for appending.
+    """Queues, index and checkpoint of a copy, open for appending; WriteError where the disk does not take them.
 
     Attributes:
         built_offset: physical offset up to which all records are in queues and index that are on the disk.
@@ -395,20 +394,12 @@ class BuilderBehind(Closable):
         return dispatcher
 
     def dispatch(self, physical_offset: int, block: bytearray) -> None:
-        """Build from a block of whole records that follows the last one.
-
-        Raises:
-            WriteError: the disk does not take it.
-        """
+        """Build from a block of whole records that follows the last one."""
         self._dispatcher.dispatch(physical_offset, block)
         self._end = physical_offset + len(block)
 
     def sync(self) -> None:
-        """Return once all that was built, and a checkpoint that says so, are on the disk.
-
-        Raises:
-            WriteError: they are not.
-        """
+        """Return once all that was built, and a checkpoint that says so, are on the disk."""
         dispatcher = self._dispatcher
         dispatcher.sync()
         self.built_offset = self._end
@@ -426,11 +417,7 @@ class BuilderBehind(Closable):
             self._sink.sync(CHECKPOINT)
 
     def finish(self) -> None:
-        """Leave queues and index as a broker does that stops cleanly.
-
-        Raises:
-            WriteError: the disk does not take it.
-        """
+        """Leave queues and index as a broker does that stops cleanly."""
         self._dispatcher.finish(clean=True)
         self.sync()
 

@@ -44,7 +44,6 @@ LOOK_SECONDS: Final = 10.0
 """After so long the store is listed again and lags are measured, for files come and go meanwhile."""
 SETTLE_SECONDS: Final = 3.0
 MISSING_KEY: Final = "index.missing-key"
-OnRow = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Watcher:
         options: WatchOptions,
         state: WatchState,
         limit: ReadLimit,
-        on_row: OnRow,
+        on_row: Callable[[dict[str, Any]], None],
         save: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
