@@ -49,7 +49,10 @@ class RecordScreen(LinesScreen[PlaceInQueue | None]):
 
     def lines(self, width: int) -> list[Line]:
         with self._store.lock:
-            return record_lines(self._message, width, self._store.decoder, with_hex=self._has_bytes)
+            try:
+                return list(_lines(self._message, width, self._store.decoder, with_hex=self._has_bytes))
+            except UnreadableError as error:
+                return [Line(text, BAD) for text in wrapped(escaped(str(error)), width)]
 
     def action_step(self, rows: int) -> None:
         """Another message of the list from which this one was opened."""
@@ -92,14 +95,6 @@ BODY_MAX: Final = 64 << 10
 BODY_LINES_MAX: Final = 2000
 _NOT_FIELDS: Final = frozenset({"type", "properties"})
 _NAME_WIDTH: Final = max(map(len, MESSAGE_FIELDS))
-
-
-def record_lines(message: StoredMessage, width: int, decoder: BodyDecoder | None, *, with_hex: bool) -> list[Line]:
-    """All lines for the bytes at a position, whatever they are."""
-    try:
-        return list(_lines(message, width, decoder, with_hex=with_hex))
-    except UnreadableError as error:
-        return [Line(text, BAD) for text in wrapped(escaped(str(error)), width)]
 
 
 def _lines(message: StoredMessage, width: int, decoder: BodyDecoder | None, *, with_hex: bool) -> Iterator[Line]:

@@ -117,7 +117,7 @@ def plausible_units(declared: Format, units: NDArray[Any]) -> NDArray[Any]:
         for first, last in bound:
             fits |= (column >= first) & (column <= last)
         good &= fits
-    good &= ~_have_wide_text(_rows(units))
+    good &= ~_have_wide_text(np.frombuffer(units.tobytes(), np.uint8).reshape(-1, units.dtype.itemsize))
     return good
 
 
@@ -163,13 +163,9 @@ def masked_slots(raw: bytes, first_slot: int, hashes: NDArray[Any], slot_count: 
     return _with_mask(raw, slots, ~good)
 
 
-def _rows(units: NDArray[Any]) -> NDArray[Any]:
-    return np.frombuffer(units.tobytes(), np.uint8).reshape(-1, units.dtype.itemsize)
-
-
 def _with_mask(raw: bytes, units: NDArray[Any], hides: NDArray[Any]) -> bytes:
     if not hides.any():
         return raw
-    rows = _rows(units).copy()
+    rows = np.frombuffer(units.tobytes(), np.uint8).reshape(-1, units.dtype.itemsize).copy()
     rows[hides] = np.frombuffer(MASK, np.uint8)[rows[hides]]
     return rows.tobytes()

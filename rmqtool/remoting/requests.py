@@ -111,17 +111,8 @@ def _topic_broker(name: str, address: str, queues: Mapping[str, Any]) -> TopicBr
     return TopicBroker(name, address, counts[0] if perm & READABLE else 0, counts[1] if perm & WRITABLE else 0)
 
 
-def max_queue_offset(broker: Connection, topic: str, queue_id: int) -> int:
-    """The offset that the next message of a queue gets, as far as the broker has dispatched its log."""
-    return _queue_offset(broker, RequestCode.GET_MAX_OFFSET, topic, queue_id)
-
-
-def min_queue_offset(broker: Connection, topic: str, queue_id: int) -> int:
-    """The offset of the first message that a queue holds."""
-    return _queue_offset(broker, RequestCode.GET_MIN_OFFSET, topic, queue_id)
-
-
-def _queue_offset(broker: Connection, code: RequestCode, topic: str, queue_id: int) -> int:
+def queue_offset(broker: Connection, code: RequestCode, topic: str, queue_id: int) -> int:
+    """The offset of a queue's first message (`GET_MIN_OFFSET`), or of its next one (`GET_MAX_OFFSET`) as dispatched."""
     answer = broker.call(code, {"topic": topic, "queueId": queue_id})
     what = f"{code.name} of queue {queue_id} of topic {topic}"
     _demand_success(answer, broker, what)

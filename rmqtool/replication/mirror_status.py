@@ -46,7 +46,3 @@ class MirrorStatus:
     late: LateRecords | None = None
     skipped: SkippedRecords | None = None
     trouble: str | None = None
-
-    @property
-    def is_connected(self) -> bool:
-        return self.state in ("copying", "caught up")

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.append.log_dispatcher import LogDispatcher, dispatch_from
+from rmqtool.engine.append.log_dispatcher import dispatch_from
 from rmqtool.engine.append.open_writer import config_of, last_units, open_dispatcher
 from rmqtool.engine.append.store_writer import ABORT, CHECKPOINT, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
@@ -364,34 +364,26 @@ class BuilderBehind(Closable):
             UnsupportedError: the copy has queues in RocksDB.
         """
         self._sink, self._rules = sink, rules
-        self._stack = ExitStack()
-        self._last_ms = 0
         self.built_offset = self._end = log_end
-        try:
-            self._dispatcher = self._open(look, config, built_offset, log_end)
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def _open(
-        self, look: Callable[[], Store | None], config: WriterConfig, built_offset: int | None, log_end: int
-    ) -> LogDispatcher:
         store = look()
-        if store is None:
-            return open_dispatcher(self._sink, self._rules, config)
-        if store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
-            raise UnsupportedError(f"{store.view.label}: --build does not write consume queues in RocksDB")
-        reader = self._stack.enter_context(open_reader(store, self._rules))
-        dispatcher = open_dispatcher(self._sink, self._rules, config_of(store, config), reader=reader)
-        if built_offset is None:
-            built_offset = max((begin + size for begin, size in last_units(reader)), default=store.commitlog[0].start)
-        dispatch_from(store, dispatcher, built_offset, log_end)
-        dispatcher.sync()
-        changed = look()
-        assert changed is not None
-        # Queues have grown by what was dispatched just now, and some of them are new.
-        dispatcher.existing = self._stack.enter_context(open_reader(changed, self._rules))
-        return dispatcher
+        with ExitStack() as stack:
+            if store is None:
+                self._dispatcher = open_dispatcher(sink, rules, config)
+            else:
+                if store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
+                    raise UnsupportedError(f"{store.view.label}: --build does not write consume queues in RocksDB")
+                reader = stack.enter_context(open_reader(store, rules))
+                self._dispatcher = open_dispatcher(sink, rules, config_of(store, config), reader=reader)
+                if built_offset is None:
+                    ends = (begin + size for begin, size in last_units(reader))
+                    built_offset = max(ends, default=store.commitlog[0].start)
+                dispatch_from(store, self._dispatcher, built_offset, log_end)
+                self._dispatcher.sync()
+                changed = look()
+                assert changed is not None
+                # Queues have grown by what was dispatched just now, and some of them are new.
+                self._dispatcher.existing = stack.enter_context(open_reader(changed, rules))
+            self._stack = stack.pop_all()
 
     def dispatch(self, physical_offset: int, block: bytearray) -> None:
         """Build from a block of whole records that follows the last one."""
