@@ -71,9 +71,7 @@ class BundleManifest:
         left_out_files: files of the store beyond those that are listed.
         logs: names of the broker's logs in it.
         hides_names: whether names of topics, groups and brokers, and addresses, are replaced.
-        verdict: of the store, by `verify`.
         findings: counts by id, of the store.
-        files: what is in it of each file.
         properties: of the broker's properties file, those that may be shared; None where there was none.
         texts: digests of the members that are no files of the store, by name.
     """

@@ -72,9 +72,7 @@ class _Change(msgspec.Struct):
     Attributes:
         queues: broker and number of the queues of each new topic.
         ends: the ends that differ, by the number of their queue: queues count in the order in which lines name them.
-        sent: the counts that differ.
-        not_sent: likewise.
-        refusals: those that came after.
+        sent, not_sent: the counts that differ.
     """
 
     store: int

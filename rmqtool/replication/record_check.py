@@ -115,8 +115,7 @@ class LateRecords:
 
 
 class StoreTimes:
-    """Finds which records of a log were stored before a time, as they arrive; a broker's clock may be
-    set at any time.
+    """Finds which records were stored before a time, as they arrive; a broker's clock may be set at any time.
 
     Attributes:
         earlier_end: physical offset after the last record that was stored before it; None where there is none.

@@ -44,7 +44,6 @@ class MirrorRequest:
     """Request for a run.
 
     Attributes:
-        look: surveys the store directory.
         file_size: bytes of a commit log file, where a person says so.
         builds: whether queues, index and checkpoint are built.
         accepts_master: whether the log may come from another address than in the last run.

@@ -51,8 +51,6 @@ class WatchOptions:
     """Options of a watch.
 
     Attributes:
-        root: of the store.
-        survey: lists the store.
         from_start: begin, without a state, at the first byte of the log and not at its newest file.
         limits: of lags, by the name of an alert.
         settle_seconds: the least time after which what looks wrong is looked at again.
