@@ -255,7 +255,7 @@ def _values(address: MasterAddress, status: MirrorStatus) -> dict[str, Any]:
     return {
         "master": str(address),
         "state": status.state,
-        "connected": status.is_connected,
+        "connected": status.state in ("copying", "caught up"),
         "caught_up": is_caught_up,
         "start_offset": status.start_offset,
         "end_offset": status.end_offset,

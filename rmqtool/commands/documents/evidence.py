@@ -120,7 +120,7 @@ def evidence(
             names.learn(opened.store, opened.conf.properties if opened.conf is not None else {})
         properties = shareable_settings(opened.conf.properties) if opened.conf is not None else None
         places = DamagePlaces()
-        own = ask(opened, command_line(place, store_options), options, versions, places.add, names)
+        own, recorded = ask(opened, command_line(place, store_options), options, versions, places.add, names)
 
         root = Path(folder) / "store"
         root.mkdir()
@@ -136,12 +136,9 @@ def evidence(
             location = BundleLocation(root, None, label, properties, broker_version)
             copy = open_store(location, StoreOptions(), settles=False)
             line = command_line(Path(label) if hide_names else place, store_options)
-            of_copy = ask(copy, line, options, versions, lambda _finding: None)
-            differences = (
-                *own.answers.differences(of_copy.answers),
-                *differing_verdicts(own.recorded, of_copy.recorded),
-            )
-        of_verify = own.recorded.verify
+            of_copy, recorded_of_copy = ask(copy, line, options, versions, lambda _finding: None)
+            differences = (*own.differences(of_copy), *differing_verdicts(recorded, recorded_of_copy))
+        of_verify = recorded.verify
         manifest = BundleManifest(
             made_ms=int(time.time() * 1000),
             rmqtool_version=rmqtool.__version__,
@@ -159,7 +156,7 @@ def evidence(
             left_out_files=left_out,
             logs=tuple(f"{number}" if hide_names else path.name for number, path in enumerate(logs)),
         )
-        texts = {"README.txt": README.encode(), ANSWERS: own.recorded.as_text()}
+        texts = {"README.txt": README.encode(), ANSWERS: recorded.as_text()}
         texts |= {f"logs/{number}": end_of_log(path, pseudonyms) for number, path in enumerate(logs)}
         write_bundle(output, root, manifest, texts)
     size = output.stat().st_size

@@ -126,7 +126,7 @@ def damage(
     _write_mark(store, {**mark, "damage": [*mark["damage"], name]})
     rows = row_writer(output, sys.stdout, CHANGE_FIELDS, width=screen().table_width)
     for change in changes:
-        rows.write(change.as_row())
+        rows.write({"type": "change", **vars(change)})
     rows.close()
 
 
