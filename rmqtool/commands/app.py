@@ -24,7 +24,7 @@ from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import survive_closed_pipes
 from rmqtool.commands.command_list import COMMANDS
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options.help_groups import GroupedCommand
+from rmqtool.commands.options.help_groups import GroupedCommand, option
 from rmqtool.commands.options.run import (
     WORK_BYTES,
     ProgressOption,
@@ -86,15 +86,12 @@ def application() -> TyperGroup:
     @app.callback()
     def rmqtool(
         _version: Annotated[
-            bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+            bool, option("--version", "Show the version.", callback=_show_version, is_eager=True)
         ] = False,
         _compile: Annotated[
             bool,
-            typer.Option(
-                "--compile",
-                help="Compile the fast readers now, not during the first run.",
-                callback=_compile,
-                is_eager=True,
+            option(
+                "--compile", "Compile the fast readers now, not during the first run.", callback=_compile, is_eager=True
             ),
         ] = False,
         _quiet: Quiet = False,

@@ -14,6 +14,7 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.run import duration_s, is_duration
 from rmqtool.commands.options.store import (
@@ -61,39 +62,29 @@ def mirror(
     ],
     store: StorePath,
     from_offset: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Start a new copy at the file that starts at N (default: the first)."),
+        int | None, option("N", "Start a new copy at the file that starts at N (default: the first).", min=0)
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
-            metavar="OFFSET|TIME|DURATION",
-            help="Stop before this physical offset, before this store time (now: what is there), or after 10m.",
+        option(
+            "OFFSET|TIME|DURATION",
+            "Stop before this physical offset, before this store time (now: what is there), or after 10m.",
         ),
     ] = None,
-    build: Annotated[
-        bool, typer.Option("--build", help="Build consume queues, index and checkpoint as records arrive.")
-    ] = False,
+    build: Annotated[bool, option("--build", "Build consume queues, index and checkpoint as records arrive.")] = False,
     config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="K=V", help="A setting of the master, for log and queues; repeatable."),
+        list[str] | None, option("K=V", "A setting of the master, for log and queues; repeatable.")
     ] = None,
     config_from: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Copy the JSON files of this config/ too, now and every 30 s."),
+        Path | None, option("DIR", "Copy the JSON files of this config/ too, now and every 30 s.")
     ] = None,
-    as_slave: Annotated[
-        bool, typer.Option("--as-slave", help="Acknowledge what is on the disk here, as a slave does.")
-    ] = False,
-    new_master: Annotated[
-        bool, typer.Option("--new-master", help="Continue a copy from another address than before.")
-    ] = False,
+    as_slave: Annotated[bool, option("--as-slave", "Acknowledge what is on the disk here, as a slave does.")] = False,
+    new_master: Annotated[bool, option("--new-master", "Continue a copy from another address than before.")] = False,
     sync_interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, max=3600, help="Time between two fsyncs; 0: after each write.")
+        float, option("SECONDS", "Time between two fsyncs; 0: after each write.", min=0, max=3600)
     ] = 1.0,
     textfile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write lag and bytes for Prometheus' node exporter to this file."),
+        Path | None, option("FILE", "Write lag and bytes for Prometheus' node exporter to this file.")
     ] = None,
     log_file_size: LogFileSizeOption = None,
     broker_version: BrokerVersionOption = None,

@@ -15,6 +15,7 @@ import typer
 
 import rmqtool
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_new
 from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.options.store import (
@@ -44,33 +45,28 @@ if TYPE_CHECKING:
 def evidence(
     context: typer.Context,
     store: StorePath,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The bundle, a file outside the store.")],
+    output: Annotated[Path, option("--output FILE", "The bundle, a file outside the store.")],
     max_size: Annotated[
         int,
-        typer.Option(
-            "--max-size",
-            metavar="BYTES",
-            min=1,
-            help="Of a larger store, copy only ranges around damage, and the start of each file.",
+        option(
+            "--max-size BYTES", "Of a larger store, copy only ranges around damage, and the start of each file.", min=1
         ),
     ] = 4 << 30,
     broker_log: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--broker-log",
-            metavar="FILE",
-            help="Include the last 4 MiB of this log of the broker, as far as its lines are known; repeatable.",
+        option(
+            "--broker-log FILE",
+            "Include the last 4 MiB of this log of the broker, as far as its lines are known; repeatable.",
         ),
     ] = None,
     without_log: Annotated[
-        bool, typer.Option("--without-log", help="Leave the commit log out; the answers are those of this machine.")
+        bool, option("--without-log", "Leave the commit log out; the answers are those of this machine.")
     ] = False,
     with_bodies: Annotated[
-        bool, typer.Option("--with-bodies", help="Include bodies, keys, tags and property values as they are.")
+        bool, option("--with-bodies", "Include bodies, keys, tags and property values as they are.")
     ] = False,
     hide_names: Annotated[
-        bool,
-        typer.Option("--hide-names", help="Replace names of topics, groups and brokers, and addresses, too."),
+        bool, option("--hide-names", "Replace names of topics, groups and brokers, and addresses, too.")
     ] = False,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,

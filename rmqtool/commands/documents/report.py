@@ -19,6 +19,7 @@ from rmqtool.answer.forecast_answer import answer_of_forecasts
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.verify_answer import UNREADABLE, answer_of_verify
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_new, write_new
 from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.options.store import (
@@ -63,7 +64,7 @@ from rmqtool.verify.survey.context import VerifyOptions
 def report(
     context: typer.Context,
     store: ReadStore,
-    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Write the page to this new file.")],
+    html: Annotated[Path, option("--html FILE", "Write the page to this new file.")],
     *,
     store_options: StoreOptions,
 ) -> None:

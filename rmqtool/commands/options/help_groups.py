@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import typer
 from typer.core import TyperCommand
 
 OWN: Final = "Options"
@@ -15,6 +16,20 @@ EVERY: Final = "Every command"
 _ARGUMENTS: Final = "Arguments"
 _ORDER: Final = (_ARGUMENTS, OWN, REPAIR, STORE, OUTPUT, SPARK, EVERY)
 """The groups, in the order of the help."""
+
+
+def option(shown: str, text: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of a command, for `Annotated`.
+
+    Args:
+        shown: as the help shows it: `--at POSITION`, `--yes`, or `POSITION` where it is named for its parameter.
+        panel: the group of the help; None for a command's own options.
+        more: further arguments of `typer.Option`.
+    """
+    words = shown.split()
+    names = [word for word in words if word.startswith("-")]
+    metavar = next((word for word in words if not word.startswith("-")), None)
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **more)
 
 
 class GroupedCommand(TyperCommand):

@@ -14,7 +14,7 @@ import typer
 
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import time_zones
-from rmqtool.commands.options.help_groups import EVERY
+from rmqtool.commands.options.help_groups import EVERY, option
 from rmqtool.errors import UsageError
 from rmqtool.memory import THREAD_BYTES, keep_to, memory_budget
 from rmqtool.report.progress import ProgressForm
@@ -120,33 +120,26 @@ def _set_progress(context: typer.Context, form: ProgressForm) -> ProgressForm:
     return form
 
 
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print errors only.", callback=_set_quiet, rich_help_panel=EVERY)
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print more detail.", callback=_set_verbose, rich_help_panel=EVERY)
-]
-Utc = Annotated[
-    bool, typer.Option("--utc", help="Print and read times in UTC.", callback=_set_utc, rich_help_panel=EVERY)
-]
+Quiet = Annotated[bool, option("--quiet -q", "Print errors only.", EVERY, callback=_set_quiet)]
+Verbose = Annotated[bool, option("--verbose -v", "Print more detail.", EVERY, callback=_set_verbose)]
+Utc = Annotated[bool, option("--utc", "Print and read times in UTC.", EVERY, callback=_set_utc)]
 Timezone = Annotated[
     str | None,
-    typer.Option(
-        "--timezone",
-        metavar="ZONE",
-        help="Print and read times in this zone: Asia/Shanghai, +08:00 (default: TZ, else this machine's).",
+    option(
+        "--timezone ZONE",
+        "Print and read times in this zone: Asia/Shanghai, +08:00 (default: TZ, else this machine's).",
+        EVERY,
         callback=_set_timezone,
         autocompletion=time_zones,
-        rich_help_panel=EVERY,
     ),
 ]
 ProgressOption = Annotated[
     ProgressForm,
-    typer.Option(
+    option(
         "--progress",
-        help="Show progress on standard error: on a terminal only, as JSON objects, or never.",
+        "Show progress on standard error: on a terminal only, as JSON objects, or never.",
+        EVERY,
         callback=_set_progress,
-        rich_help_panel=EVERY,
     ),
 ]
 _OF_EVERY_COMMAND: Final = {
@@ -213,11 +206,7 @@ FILE_BYTES: Final = {
 """Memory for each file of the store beside the list of them: names and ends of queues, and results of checks."""
 MaxMemory = Annotated[
     str | None,
-    typer.Option(
-        "--max-memory",
-        metavar="SIZE",
-        help="Hold at most this much memory, and keep the rest in temporary files: 200M, 1G.",
-    ),
+    option("--max-memory SIZE", "Hold at most this much memory, and keep the rest in temporary files: 200M, 1G."),
 ]
 _NAME: Final = "max_memory"
 

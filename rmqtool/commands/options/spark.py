@@ -12,10 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
-
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options.help_groups import SPARK
+from rmqtool.commands.options.help_groups import SPARK, option
 from rmqtool.commands.options.run import pairs
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.memory import memory_budget
@@ -25,35 +23,20 @@ JAVA_LEAST: Final = 17
 DEFAULT_MASTER: Final = "local[*]"
 
 MasterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Run on Spark: local[*], spark://host:port, yarn, k8s://...",
-        rich_help_panel=SPARK,
-    ),
+    str | None, option("--master URL", "Run on Spark: local[*], spark://host:port, yarn, k8s://...", SPARK)
 ]
 AlwaysMasterOption = Annotated[
-    str,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...",
-        rich_help_panel=SPARK,
-    ),
+    str, option("--master URL", "Where Spark runs: local[*], spark://host:port, yarn, k8s://...", SPARK)
 ]
 LargeMasterOption = Annotated[
     str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Run on Spark: local[*] (default above 4 GiB of logs), spark://host:port, yarn, k8s://...",
-        rich_help_panel=SPARK,
+    option(
+        "--master URL",
+        "Run on Spark: local[*] (default above 4 GiB of logs), spark://host:port, yarn, k8s://...",
+        SPARK,
     ),
 ]
-ConfOption = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark setting; repeatable.", rich_help_panel=SPARK)
-]
+ConfOption = Annotated[list[str] | None, option("--conf K=V", "Spark setting; repeatable.", SPARK)]
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import typer
 
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import TIME_FORMS, StoreOptions, open_store, timestamp_ms
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.errors import RmqtoolError, UsageError
@@ -33,18 +34,12 @@ ReadStores = Annotated[
     ),
 ]
 TopicOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic", metavar="T", help="Only messages of this topic (a pattern); repeatable.", autocompletion=topics
-    ),
+    list[str] | None, option("--topic T", "Only messages of this topic (a pattern); repeatable.", autocompletion=topics)
 ]
 FromTimeOption = Annotated[
-    str | None,
-    typer.Option("--from-time", metavar="TIME", help=f"Messages stored at or after this time: {TIME_FORMS}."),
+    str | None, option("--from-time TIME", f"Messages stored at or after this time: {TIME_FORMS}.")
 ]
-ToTimeOption = Annotated[
-    str | None, typer.Option("--to-time", metavar="TIME", help="Messages stored before this time.")
-]
+ToTimeOption = Annotated[str | None, option("--to-time TIME", "Messages stored before this time.")]
 
 
 def name_several(stores: list[str]) -> bool:

@@ -16,7 +16,7 @@ import typer
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.completion import decoders, versions, versions_or_all
-from rmqtool.commands.options.help_groups import OUTPUT, STORE
+from rmqtool.commands.options.help_groups import OUTPUT, STORE, option
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.settings import all_settings, nearest_setting, read_settings, unread_settings, value_problems
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
@@ -24,6 +24,7 @@ from rmqtool.errors import NotAStoreError, RefusedError, UsageError
 from rmqtool.evidence.location import BundleLocation, shareable_settings
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.memory import settle
+from rmqtool.quantities import JAVA_INT_MAX
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.store.config.broker_conf import BrokerConf, ReadSettings, broker_conf, read_broker_conf, with_properties
@@ -87,109 +88,87 @@ ReadStore = Annotated[
     typer.Argument(metavar="STORE", help=f"{_STORE_HELP}; or a URL: s3://, hdfs://, ...", parser=store_location),
 ]
 CommitlogOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--commitlog",
-        metavar="DIR",
-        help="Commit log directory, if not STORE/commitlog; repeatable.",
-        rich_help_panel=STORE,
-    ),
+    list[Path] | None, option("--commitlog DIR", "Commit log directory, if not STORE/commitlog; repeatable.", STORE)
 ]
-
-
-def _number(name: str, metavar: str, least: int, text: str) -> Any:
-    """An option of a Java int that the store's files do not always show."""
-    return typer.Option(name, metavar=metavar, min=least, max=(1 << 31) - 1, help=text, rich_help_panel=STORE)
-
 
 IndexSlotsOption = Annotated[
-    int | None, _number("--index-slots", "N", 1, "Hash slots of an index file (maxHashSlotNum).")
+    int | None,
+    option("--index-slots N", "Hash slots of an index file (maxHashSlotNum).", STORE, min=1, max=JAVA_INT_MAX),
 ]
 IndexEntriesOption = Annotated[
-    int | None, _number("--index-entries", "N", 2, "Entries of an index file (maxIndexNum).")
+    int | None, option("--index-entries N", "Entries of an index file (maxIndexNum).", STORE, min=2, max=JAVA_INT_MAX)
 ]
 LogFileSizeOption = Annotated[
     int | None,
-    _number("--log-file-size", "BYTES", 1, "Size of a commit log file (mappedFileSizeCommitLog)."),
+    option(
+        "--log-file-size BYTES", "Size of a commit log file (mappedFileSizeCommitLog).", STORE, min=1, max=JAVA_INT_MAX
+    ),
 ]
 QueueFileSizeOption = Annotated[
     int | None,
-    _number("--queue-file-size", "BYTES", 1, "Size of a consume queue file (mappedFileSizeConsumeQueue)."),
-]
-BrokerConfOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--broker-conf",
-        metavar="FILE",
-        help="The broker's properties file, for paths and file sizes.",
-        rich_help_panel=STORE,
+    option(
+        "--queue-file-size BYTES",
+        "Size of a consume queue file (mappedFileSizeConsumeQueue).",
+        STORE,
+        min=1,
+        max=JAVA_INT_MAX,
     ),
 ]
-
-
-def version_option(name: str, text: str, offered: Any = versions, panel: str | None = STORE) -> Any:
-    """An option that takes a broker version."""
-    return typer.Option(name, metavar="X.Y.Z", help=text, rich_help_panel=panel, autocompletion=offered)
-
+BrokerConfOption = Annotated[
+    Path | None, option("--broker-conf FILE", "The broker's properties file, for paths and file sizes.", STORE)
+]
 
 BrokerVersionOption = Annotated[
     str | None,
-    version_option("--broker-version", "Use the rules of this broker version (default: inferred from the store)."),
+    option(
+        "--broker-version X.Y.Z",
+        "Use the rules of this broker version (default: inferred from the store).",
+        STORE,
+        autocompletion=versions,
+    ),
 ]
 VersionsOption = Annotated[
     str | None,
-    version_option(
-        "--broker-version",
+    option(
+        "--broker-version X.Y.Z",
         "Use the rules of this broker version, or of each: all (default: inferred from the store).",
-        versions_or_all,
+        STORE,
+        autocompletion=versions_or_all,
     ),
 ]
 FromVersionOption = Annotated[
     str | None,
-    version_option(
-        "--from",
+    option(
+        "--from X.Y.Z",
         "With --to: the version that the store comes from (default: inferred from the store).",
-        panel=None,
+        autocompletion=versions,
     ),
 ]
 ToVersionOption = Annotated[
     str | None,
-    version_option(
-        "--to",
+    option(
+        "--to X.Y.Z",
         f"What changes, and why, when a broker of this version starts on it (default with --from: {NEWEST}).",
-        panel=None,
+        autocompletion=versions,
     ),
 ]
-FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
-ObjectFormatOption = Annotated[ObjectFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
+FormatOption = Annotated[OutputFormat, option("--format", "Output format.", OUTPUT)]
+ObjectFormatOption = Annotated[ObjectFormat, option("--format", "Output format.", OUTPUT)]
 """Of a command that has no rows."""
-BodyOption = Annotated[
-    BodyForm, typer.Option("--body", help="How to show bodies; they are decompressed.", rich_help_panel=OUTPUT)
-]
+BodyOption = Annotated[BodyForm, option("--body", "How to show bodies; they are decompressed.", OUTPUT)]
 BodyLimitOption = Annotated[
-    int,
-    typer.Option(
-        "--body-limit",
-        metavar="BYTES",
-        min=0,
-        max=1 << 30,
-        help="Maximum number of bytes of a body to show.",
-        rich_help_panel=OUTPUT,
-    ),
+    int, option("--body-limit BYTES", "Maximum number of bytes of a body to show.", OUTPUT, min=0, max=1 << 30)
 ]
 DecodeOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--decode",
-        metavar="NAME[=ARG]",
-        help="Decode bodies: json, text, avro=FILE.avsc, protobuf=FILE.desc:TYPE, system, or a plugin; repeatable.",
+    option(
+        "--decode NAME[=ARG]",
+        "Decode bodies: json, text, avro=FILE.avsc, protobuf=FILE.desc:TYPE, system, or a plugin; repeatable.",
+        OUTPUT,
         autocompletion=decoders,
-        rich_help_panel=OUTPUT,
     ),
 ]
-RawOption = Annotated[
-    bool, typer.Option("--raw", help="Show bodies as stored, and the property block as text.", rich_help_panel=OUTPUT)
-]
+RawOption = Annotated[bool, option("--raw", "Show bodies as stored, and the property block as text.", OUTPUT)]
 
 
 @dataclass(frozen=True)

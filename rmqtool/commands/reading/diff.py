@@ -14,6 +14,7 @@ from rmqtool.answer.diff_answer import ComparedSide, answer_of_comparison
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
@@ -44,19 +45,10 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
-_Threads = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=256, help="Number of threads (default: one per core).")
-]
-_WorkDir = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Directory for temporary files, if the messages do not fit in memory."),
-]
-_LogOfA = Annotated[
-    list[Path] | None, typer.Option(metavar="DIR", help="Commit log directory of STORE, if elsewhere; repeatable.")
-]
-_LogOfB = Annotated[
-    list[Path] | None, typer.Option(metavar="DIR", help="Commit log directory of STORE_B, if elsewhere; repeatable.")
-]
+_Threads = Annotated[int | None, option("N", "Number of threads (default: one per core).", min=1, max=256)]
+_WorkDir = Annotated[Path | None, option("DIR", "Directory for temporary files, if the messages do not fit in memory.")]
+_LogOfA = Annotated[list[Path] | None, option("DIR", "Commit log directory of STORE, if elsewhere; repeatable.")]
+_LogOfB = Annotated[list[Path] | None, option("DIR", "Commit log directory of STORE_B, if elsewhere; repeatable.")]
 
 
 class Compared(StrEnum):
@@ -87,22 +79,18 @@ def diff(
         StoreLocation | None,
         typer.Argument(metavar="[STORE_B]", help="Store to compare with.", parser=store_location),
     ] = None,
-    manifest: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Compare with the store of this manifest.")
-    ] = None,
+    manifest: Annotated[Path | None, option("FILE", "Compare with the store of this manifest.")] = None,
     make_manifest: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a manifest of STORE, to compare on another machine.")
+        Path | None, option("FILE", "Write a manifest of STORE, to compare on another machine.")
     ] = None,
     detail: Annotated[
-        Detail, typer.Option(help="Digests in a new manifest: of messages, or of blocks only.")
+        Detail, option("", "Digests in a new manifest: of messages, or of blocks only.")
     ] = Detail.MESSAGES,
     compared: Annotated[
-        Compared, typer.Option("--as", help="Expect copies of one log, or the same messages at any offset.")
+        Compared, option("--as", "Expect copies of one log, or the same messages at any offset.")
     ] = Compared.REPLICAS,
-    identity: Annotated[Identity | None, typer.Option(help="How to recognize a message (default: unique-key).")] = None,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=0, max=100_000, help="Maximum number of differences to list of each kind.")
-    ] = 20,
+    identity: Annotated[Identity | None, option("", "How to recognize a message (default: unique-key).")] = None,
+    limit: Annotated[int, option("N", "Maximum number of differences to list of each kind.", min=0, max=100_000)] = 20,
     threads: _Threads = None,
     work_dir: _WorkDir = None,
     commitlog_a: _LogOfA = None,

@@ -16,6 +16,7 @@ from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.answer.presence import denied_files
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import (
     FromVersionOption,
     ObjectFormatOption,
@@ -51,11 +52,7 @@ def forecast(
     broker_version: VersionsOption = None,
     changed: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Forecast as if the broker had this setting (storeType, ...); repeatable.",
-        ),
+        option("--set KEY=VALUE", "Forecast as if the broker had this setting (storeType, ...); repeatable."),
     ] = None,
     before: FromVersionOption = None,
     after: ToVersionOption = None,
@@ -117,12 +114,12 @@ def _demand_versions(before: str | None, after: str | None, broker_version: str 
     """
     if broker_version is not None:
         raise UsageError("--from and --to name the versions: leave --broker-version out")
-    for option, version in (("--from", before), ("--to", after)):
+    for name, version in (("--from", before), ("--to", after)):
         if version is not None and version not in SUPPORTED:
             nearest = nearest_releases(version)
             ones = "one is" if len(nearest) == 1 else "ones are"
             text = f"rmqtool does not know how this release differs; the nearest {ones} {' and '.join(nearest)}"
-            raise UsageError(f"{option} {version}: {text}")
+            raise UsageError(f"{name} {version}: {text}")
     if before == (after or NEWEST):
         raise UsageError(f"--from and --to are both {before}: nothing changes")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.options.completion import format_names, schema_names
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
@@ -35,9 +36,9 @@ def formats(
     ] = None,
     json_schema: Annotated[
         str | None,
-        typer.Option(
-            metavar="COMMAND",
-            help="Print the JSON schema of a command's output instead: verify, 'fixture list', ...",
+        option(
+            "COMMAND",
+            "Print the JSON schema of a command's output instead: verify, 'fixture list', ...",
             autocompletion=schema_names,
         ),
     ] = None,

@@ -14,6 +14,7 @@ from rmqtool.answer.presence import missing_log
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.decode import body_choice, tell_failures
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import (
     FILE_SIZES,
     TIME_FORMS,
@@ -57,40 +58,27 @@ NOT_FOUND: Final = "QUERY_NOT_FOUND"
 def get(
     context: typer.Context,
     store: ReadStore,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="Name of the topic.", autocompletion=topics)] = None,
-    queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue id.")] = None,
-    queue_offset: Annotated[int | None, typer.Option(metavar="M", help="Start at this queue offset.")] = None,
+    topic: Annotated[str | None, option("T", "Name of the topic.", autocompletion=topics)] = None,
+    queue_id: Annotated[int | None, option("N", "Queue id.")] = None,
+    queue_offset: Annotated[int | None, option("M", "Start at this queue offset.")] = None,
     count: Annotated[
-        int | None,
-        typer.Option(metavar="K", min=1, help="Number of messages (default: 1 by offset or time, 32 by key)."),
+        int | None, option("K", "Number of messages (default: 1 by offset or time, 32 by key).", min=1)
     ] = None,
     tag: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EXPR", help="'*', or tags separated by '||'; without a queue: one tag, found through the index."
-        ),
+        str | None, option("EXPR", "'*', or tags separated by '||'; without a queue: one tag, found through the index.")
     ] = None,
-    message_id: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Message id, as a client, a console or a log prints it."),
-    ] = None,
-    key: Annotated[str | None, typer.Option(metavar="K", help="Message key, found through the index.")] = None,
-    from_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With --key: messages stored at or after this time.")
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With --key: messages stored at or before this time.")
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option("--time", metavar="TIME", help=f"Start at the queue offset of this time: {TIME_FORMS}."),
-    ] = None,
+    message_id: Annotated[str | None, option("ID", "Message id, as a client, a console or a log prints it.")] = None,
+    key: Annotated[str | None, option("K", "Message key, found through the index.")] = None,
+    from_time: Annotated[str | None, option("TIME", "With --key: messages stored at or after this time.")] = None,
+    to_time: Annotated[str | None, option("TIME", "With --key: messages stored at or before this time.")] = None,
+    time: Annotated[str | None, option("--time TIME", f"Start at the queue offset of this time: {TIME_FORMS}.")] = None,
     boundary: Annotated[
         Boundary,
-        typer.Option(
+        option(
+            "",
+            "Which offset to use when no message, or several, have that time (default: lower).",
             case_sensitive=False,
             show_default=False,
-            help="Which offset to use when no message, or several, have that time (default: lower).",
         ),
     ] = Boundary.LOWER,
     body: BodyOption = BodyForm.NONE,

@@ -17,6 +17,7 @@ from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.command_list import command_of_repair
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_writable, refuse_dash
 from rmqtool.commands.options.run import duration_s, thread_count
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
@@ -55,35 +56,20 @@ FIELDS: Final = (
 def verify(
     context: typer.Context,
     stores: ReadStores,
-    depth: Annotated[Depth, typer.Option("--depth", help="How much to check.")] = Depth.FULL,
+    depth: Annotated[Depth, option("--depth", "How much to check.")] = Depth.FULL,
     max_duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Start no further commit log file after this time: 90s, 20m, 2h.")
+        str | None, option("TIME", "Start no further commit log file after this time: 90s, 20m, 2h.")
     ] = None,
     state: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File that remembers what was checked, for the next run; outside the store."),
+        Path | None, option("FILE", "File that remembers what was checked, for the next run; outside the store.")
     ] = None,
-    part: Annotated[
-        str | None, typer.Option("--slice", metavar="N/T", help="Check slice N of T of the commit log.")
-    ] = None,
+    part: Annotated[str | None, option("--slice N/T", "Check slice N of T of the commit log.")] = None,
     sample: Annotated[
-        float,
-        typer.Option(
-            metavar="PART",
-            min=0.0,
-            max=1.0,
-            help="Check this fraction of the commit log, evenly spaced (0.1: a tenth).",
-        ),
+        float, option("PART", "Check this fraction of the commit log, evenly spaced (0.1: a tenth).", min=0.0, max=1.0)
     ] = 1.0,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=256, help="Number of threads (default: one per core).")
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a JUnit report; an older one is replaced.")
-    ] = None,
-    sarif: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a SARIF log; an older one is replaced.")
-    ] = None,
+    threads: Annotated[int | None, option("N", "Number of threads (default: one per core).", min=1, max=256)] = None,
+    junit: Annotated[Path | None, option("FILE", "Also write a JUnit report; an older one is replaced.")] = None,
+    sarif: Annotated[Path | None, option("FILE", "Also write a SARIF log; an older one is replaced.")] = None,
     *,
     store_options: StoreOptions,
     output: FormatOption = OutputFormat.TABLE,

@@ -14,7 +14,7 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import reader_needed
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.help_groups import OUTPUT
+from rmqtool.commands.options.help_groups import OUTPUT, option
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.run import byte_count, duration_s
 from rmqtool.commands.options.store import (
@@ -60,47 +60,34 @@ def watch(
     context: typer.Context,
     store: StorePath,
     max_rate: Annotated[
-        str | None,
-        typer.Option(metavar="BYTES", help="Maximum number of bytes to read a second, like 20M (default: no limit)."),
+        str | None, option("BYTES", "Maximum number of bytes to read a second, like 20M (default: no limit).")
     ] = None,
-    interval: Annotated[
-        str, typer.Option(metavar="TIME", help="Time between two looks where nothing is left to check.")
-    ] = "5s",
+    interval: Annotated[str, option("TIME", "Time between two looks where nothing is left to check.")] = "5s",
     state: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File that remembers what was checked, for the next run; outside the store."),
+        Path | None, option("FILE", "File that remembers what was checked, for the next run; outside the store.")
     ] = None,
     from_start: Annotated[
-        bool,
-        typer.Option("--from-start", help="Check the whole log first (default: from the start of its newest file)."),
+        bool, option("--from-start", "Check the whole log first (default: from the start of its newest file).")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Check what is there now, then stop.")] = False,
-    max_duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop after this time: 90s, 20m, 2h (default: never).")
-    ] = None,
+    once: Annotated[bool, option("--once", "Check what is there now, then stop.")] = False,
+    max_duration: Annotated[str | None, option("TIME", "Stop after this time: 90s, 20m, 2h (default: never).")] = None,
     exit_on_finding: Annotated[
-        bool, typer.Option("--exit-on-finding", help="Stop at the first finding or alert, with exit code 3.")
+        bool, option("--exit-on-finding", "Stop at the first finding or alert, with exit code 3.")
     ] = False,
     max_dispatch_lag: Annotated[
-        str | None, typer.Option(metavar="BYTES", help="Alert where so much of the log is in no queue yet, like 64M.")
+        str | None, option("BYTES", "Alert where so much of the log is in no queue yet, like 64M.")
     ] = None,
     max_flush_lag: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Alert where the last flushed record is older, like 5m.")
+        str | None, option("TIME", "Alert where the last flushed record is older, like 5m.")
     ] = None,
     max_index_lag: Annotated[
-        str | None,
-        typer.Option(metavar="BYTES", help="Alert where the index lags the queues by more, like 64M."),
+        str | None, option("BYTES", "Alert where the index lags the queues by more, like 64M.")
     ] = None,
-    webhook: Annotated[
-        str | None, typer.Option(metavar="URL", help="Post findings and alerts as JSON to this http or https URL.")
-    ] = None,
+    webhook: Annotated[str | None, option("URL", "Post findings and alerts as JSON to this http or https URL.")] = None,
     textfile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write metrics for the textfile collector of Prometheus' node exporter."),
+        Path | None, option("FILE", "Write metrics for the textfile collector of Prometheus' node exporter.")
     ] = None,
-    output: Annotated[
-        WatchFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)
-    ] = WatchFormat.TABLE,
+    output: Annotated[WatchFormat, option("--format", "Output format.", OUTPUT)] = WatchFormat.TABLE,
     *,
     store_options: StoreOptions,
 ) -> None:

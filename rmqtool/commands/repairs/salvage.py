@@ -13,6 +13,7 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import refuse_dash
 from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.repairs.repair_command import repair_command
@@ -41,29 +42,19 @@ def salvage(
     repair: RepairRun,
     replica: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--from", metavar="PATH", help="A replica of the commit log: a store, or one commit log file; repeatable."
-        ),
+        option("--from PATH", "A replica of the commit log: a store, or one commit log file; repeatable."),
     ] = None,
     show_lost: Annotated[
-        bool, typer.Option("--show-lost", help="Let consumers receive a tombstone for each lost message.")
+        bool, option("--show-lost", "Let consumers receive a tombstone for each lost message.")
     ] = False,
-    fix_bits: Annotated[
-        bool, typer.Option("--fix-bits", help="Correct bodies whose wrong CRC one flipped bit explains.")
-    ] = False,
+    fix_bits: Annotated[bool, option("--fix-bits", "Correct bodies whose wrong CRC one flipped bit explains.")] = False,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Keep damaged bodies that follow an intact header, with a new CRC.")
+        bool, option("--as-is", "Keep damaged bodies that follow an intact header, with a new CRC.")
     ] = False,
-    lost_found: Annotated[
-        bool, typer.Option("--lost-found", help="Also save the damaged bytes in .rmqtool/lost+found/.")
-    ] = False,
+    lost_found: Annotated[bool, option("--lost-found", "Also save the damaged bytes in .rmqtool/lost+found/.")] = False,
     export: Annotated[
         Path | None,
-        typer.Option(
-            "--export",
-            metavar="DIR",
-            help="Write every readable message to this directory, for `rmqtool append --from`.",
-        ),
+        option("--export DIR", "Write every readable message to this directory, for `rmqtool append --from`."),
     ] = None,
 ) -> Planner:
     """Repair damage inside the commit log, and keep the messages after it.

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import CommitlogOption, FormatOption, StorePath
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.repair.machine.journal import recorded_places
@@ -28,21 +29,15 @@ def undo(
     context: typer.Context,
     store: StorePath,
     list_only: Annotated[
-        bool, typer.Option("--list", help="List the repairs that can be rolled back, and change nothing.")
+        bool, option("--list", "List the repairs that can be rolled back, and change nothing.")
     ] = False,
     throw_away: Annotated[
-        bool,
-        typer.Option(
-            "--discard", help="Remove the kept files of all repairs; no repair can be rolled back after that."
-        ),
+        bool, option("--discard", "Remove the kept files of all repairs; no repair can be rolled back after that.")
     ] = False,
-    is_agreed: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    is_agreed: Annotated[bool, option("--yes", "Do not ask for confirmation.")] = False,
     commitlog: CommitlogOption = None,
     undo_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--undo-dir", metavar="DIR", help="Directory where the repair kept replaced files, if not in the store."
-        ),
+        Path | None, option("--undo-dir DIR", "Directory where the repair kept replaced files, if not in the store.")
     ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:

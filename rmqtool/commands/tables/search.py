@@ -14,6 +14,7 @@ from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.decode import body_choice, tell_failures
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.spark import DEFAULT_MASTER, ConfOption, LargeMasterOption, spark
 from rmqtool.commands.options.spark_tables import (
     FromTimeOption,
@@ -35,13 +36,11 @@ def search(
     context: typer.Context,
     stores: StorePaths,
     pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Regular expression (RE2 syntax).")],
-    where: Annotated[
-        Where, typer.Option("--in", help="Where to search; properties are written NAME=value.")
-    ] = Where.BODY,
+    where: Annotated[Where, option("--in", "Where to search; properties are written NAME=value.")] = Where.BODY,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of messages.")] = None,
+    limit: Annotated[int | None, option("N", "Maximum number of messages.", min=1)] = None,
     decode: DecodeOption = None,
     commitlog: CommitlogOption = None,
     output: FormatOption = OutputFormat.TABLE,

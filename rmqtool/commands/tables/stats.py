@@ -9,6 +9,7 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.spark import DEFAULT_MASTER, ConfOption, LargeMasterOption, spark
 from rmqtool.commands.options.spark_tables import (
     FromTimeOption,
@@ -28,7 +29,7 @@ from rmqtool.report.writers import OutputFormat, row_writer
 def stats(
     context: typer.Context,
     stores: StorePaths,
-    by: Annotated[By, typer.Option("--by", help="What to count by; hours in the time zone of the output.")] = By.TOPIC,
+    by: Annotated[By, option("--by", "What to count by; hours in the time zone of the output.")] = By.TOPIC,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,

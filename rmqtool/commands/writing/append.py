@@ -18,6 +18,7 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.run import pairs
 from rmqtool.commands.options.store import (
     FILE_SIZES,
@@ -61,10 +62,7 @@ COLLECTED_FROM: Final = 100_000
 
 QUEUE_ID_MAX: Final = (1 << 31) - 1
 
-BatchTopicOption = Annotated[
-    list[str] | None,
-    typer.Option("--batch-topic", metavar="T", help="Topic with batch queues; repeatable."),
-]
+BatchTopicOption = Annotated[list[str] | None, option("--batch-topic T", "Topic with batch queues; repeatable.")]
 
 
 class CloseMode(StrEnum):
@@ -121,64 +119,51 @@ class _Place:
 def append(
     context: typer.Context,
     store: StorePath,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="Name of the topic.", autocompletion=topics)] = None,
-    queue_id: Annotated[int, typer.Option(metavar="N", min=-1, max=QUEUE_ID_MAX, help="Queue id.")] = 0,
-    body: Annotated[str | None, typer.Option(metavar="TEXT", help="Message body, as UTF-8 text.")] = None,
-    body_file: Annotated[Path | None, typer.Option(metavar="F", help="Message body, from this file.")] = None,
-    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Tag of the message.")] = None,
-    keys: Annotated[str | None, typer.Option("--keys", metavar="KEYS", help="Keys, separated by spaces.")] = None,
-    properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="K=V", help="Another property; repeatable.")
-    ] = None,
-    delay_level: Annotated[int | None, typer.Option(metavar="N", min=-1, help="Delay level.")] = None,
-    transaction: Annotated[Transaction, typer.Option(help="Transaction type of the record.")] = Transaction.NONE,
-    born_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The sender's address.")] = None,
-    store_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The broker's address.")] = None,
-    batch: Annotated[bool, typer.Option("--batch", help="Store all --count messages as one batch.")] = False,
-    count: Annotated[int, typer.Option(metavar="N", min=1, help="Number of messages.")] = 1,
+    topic: Annotated[str | None, option("T", "Name of the topic.", autocompletion=topics)] = None,
+    queue_id: Annotated[int, option("N", "Queue id.", min=-1, max=QUEUE_ID_MAX)] = 0,
+    body: Annotated[str | None, option("TEXT", "Message body, as UTF-8 text.")] = None,
+    body_file: Annotated[Path | None, option("F", "Message body, from this file.")] = None,
+    tags: Annotated[str | None, option("--tags TAG", "Tag of the message.")] = None,
+    keys: Annotated[str | None, option("--keys KEYS", "Keys, separated by spaces.")] = None,
+    properties: Annotated[list[str] | None, option("--property K=V", "Another property; repeatable.")] = None,
+    delay_level: Annotated[int | None, option("N", "Delay level.", min=-1)] = None,
+    transaction: Annotated[Transaction, option("", "Transaction type of the record.")] = Transaction.NONE,
+    born_host: Annotated[str | None, option("IP:PORT", "The sender's address.")] = None,
+    store_host: Annotated[str | None, option("IP:PORT", "The broker's address.")] = None,
+    batch: Annotated[bool, option("--batch", "Store all --count messages as one batch.")] = False,
+    count: Annotated[int, option("N", "Number of messages.", min=1)] = 1,
     source: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="FILE.jsonl", help="Read messages from this file, one per line; `-` is standard input."
-        ),
+        Path | None, option("--from FILE.jsonl", "Read messages from this file, one per line; `-` is standard input.")
     ] = None,
     end: Annotated[
-        CloseMode, typer.Option(help="Leave the store as after a clean stop, or as after a crash.")
+        CloseMode, option("", "Leave the store as after a clean stop, or as after a crash.")
     ] = CloseMode.CLEAN,
     crash_step: Annotated[
-        CrashStep | None, typer.Option("--at", help="How far the broker came before the crash: see docs/append.md.")
+        CrashStep | None, option("--at", "How far the broker came before the crash: see docs/append.md.")
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Create the store; it must not exist.")] = False,
+    create: Annotated[bool, option("--create", "Create the store; it must not exist.")] = False,
     after_crash: Annotated[
-        bool, typer.Option("--after-crash", help="Append although the last stop was not clean; `abort` stays.")
+        bool, option("--after-crash", "Append although the last stop was not clean; `abort` stays.")
     ] = False,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; repeatable.")
-    ] = None,
+    settings: Annotated[list[str] | None, option("--set NAME=VALUE", "A broker setting; repeatable.")] = None,
     batch_topics: BatchTopicOption = None,
     as_client: Annotated[
-        bool, typer.Option("--as-client", help="Check and complete messages as a broker does when a client sends them.")
+        bool, option("--as-client", "Check and complete messages as a broker does when a client sends them.")
     ] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the queues that the broker chooses.")] = 0,
-    producer_group: Annotated[
-        str, typer.Option(metavar="G", help="Producer group of a prepared transaction.")
-    ] = "rmqtool",
+    seed: Annotated[int, option("N", "Of the queues that the broker chooses.")] = 0,
+    producer_group: Annotated[str, option("G", "Producer group of a prepared transaction.")] = "rmqtool",
     half_offsets: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--half-offset", metavar="N", min=0, help="End the half message at this physical offset; repeatable."
-        ),
+        list[int] | None, option("--half-offset N", "End the half message at this physical offset; repeatable.", min=0)
     ] = None,
     reconsume: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", min=0, help="Send the message at this physical offset back; repeatable."),
+        list[int] | None, option("N", "Send the message at this physical offset back; repeatable.", min=0)
     ] = None,
-    group: Annotated[str | None, typer.Option(metavar="G", help="Consumer group of --reconsume.")] = None,
+    group: Annotated[str | None, option("G", "Consumer group of --reconsume.")] = None,
     max_reconsume: Annotated[
-        int | None, typer.Option(metavar="N", help="Retries after which a message is dead.  [default: the group's]")
+        int | None, option("N", "Retries after which a message is dead.  [default: the group's]")
     ] = None,
     slave: Annotated[
-        Slave, typer.Option(help="What the slave of a synchronous master (brokerRole=SYNC_MASTER) does.")
+        Slave, option("", "What the slave of a synchronous master (brokerRole=SYNC_MASTER) does.")
     ] = Slave.NONE,
     *,
     store_options: StoreOptions,

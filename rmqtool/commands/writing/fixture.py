@@ -15,6 +15,7 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.completion import damages, recipes
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, SUPPORTED_RULES, nearest_releases, rules_for
@@ -31,9 +32,7 @@ from rmqtool.store.source import reason
 LIST_FIELDS: Final = ("type", "name", "about", "recipes", "findings", "harm", "versions")
 CHANGE_FIELDS: Final = ("type", "action", "file", "file_position", "length")
 CHECK_FIELDS: Final = ("type", "id", "promised", "found")
-SeedOption = Annotated[
-    int, typer.Option("--seed", metavar="N", help="Seed; another seed makes another store of this kind.")
-]
+SeedOption = Annotated[int, option("--seed N", "Seed; another seed makes another store of this kind.")]
 
 
 def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
@@ -80,7 +79,7 @@ def make(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory; new or empty.")],
     seed: SeedOption = 0,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="K=V", help="version=X.Y.Z: the broker version of the store.")
+        list[str] | None, option("--set K=V", "version=X.Y.Z: the broker version of the store.")
     ] = None,
 ) -> None:
     """Make a healthy store: the same bytes for the same name, version and seed.
