@@ -37,7 +37,7 @@ def compile_kernels() -> Path:
     # The bytecode of all that commands import: some installers leave it to the first run, some settings to each. A
     # folder that cannot be written to stays as it is.
     for target, _help in COMMANDS.values():
-        import_module(target.partition(":")[0])
+        import_module(f"rmqtool.commands.{target.partition(':')[0]}")
     for module in tuple(sys.modules.values()):
         spec = getattr(module, "__spec__", None)
         if spec is not None and spec.has_location and spec.cached is not None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -113,6 +110,16 @@ def mirror(
     demand_own_files({"--textfile": (textfile, OwnFile.METRICS)})
     if store.is_dir() and is_fenced(StorePaths(store)):
         raise RefusedError(f"{store}: a repair was not finished; run rmqtool undo first")
+    is_settled = False
+
+    def look() -> Store:
+        nonlocal is_settled
+        surveyed = survey_store(store, None, None, properties, sizes)
+        if not is_settled:  # before anything is written, the files of the copy count for `--max-memory`
+            settle("this store", sum(map(len, surveyed.files.values())))
+            is_settled = True
+        return surveyed
+
     request = MirrorRequest(
         root=store,
         address=address,
@@ -124,7 +131,7 @@ def mirror(
             acknowledges=as_slave,
             record_crc=properties.has_record_crc or False,
         ),
-        look=_SettledSurvey(partial(survey_store, store, None, None, properties, sizes)),
+        look=look,
         rules=rules,
         config=writer_config.config_from(properties),
         file_size=sizes.commitlog_file_size,
@@ -133,21 +140,6 @@ def mirror(
         config_from=config_from,
     )
     _Command(request, messages_of(context), textfile, form).run()
-
-
-@dataclass
-class _SettledSurvey:
-    """Surveys the copy; the first time, which is before anything is written, its files count for `--max-memory`."""
-
-    survey: Callable[[], Store]
-    _is_settled: bool = False
-
-    def __call__(self) -> Store:
-        store = self.survey()
-        if not self._is_settled:
-            settle("this store", sum(map(len, store.files.values())))
-            self._is_settled = True
-        return store
 
 
 class _Command:

@@ -7,7 +7,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, tzinfo
+from datetime import UTC
 from typing import Annotated, Any, Final
 
 import typer
@@ -80,56 +80,37 @@ _POSIX_ZONE: Final = re.compile(r":?(?:<[A-Za-z0-9+-]{3,}>|[A-Za-z]{3,})[+-]?\d.
 """A zone as TZ can describe it without a database, such as CST-8."""
 
 
-def _set_quiet(context: typer.Context, chosen: bool) -> bool:
-    messages_of(context).quiet |= chosen
-    return chosen
-
-
-def _set_verbose(context: typer.Context, chosen: bool) -> bool:
-    messages_of(context).verbose |= chosen
-    return chosen
-
-
-def _set_utc(context: typer.Context, chosen: bool) -> bool:
-    if chosen:
-        _choose_zone(context, "--utc", UTC)
-    return chosen
-
-
-def _set_timezone(context: typer.Context, name: str | None) -> str | None:
-    if name is not None:
+def _take(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    """Take an option where it stands in the line, before the command or after it; left out it changes nothing."""
+    messages, name = messages_of(context), parameter.opts[0]
+    if name == "--quiet":
+        messages.quiet |= value
+    elif name == "--verbose":
+        messages.verbose |= value
+    elif name == "--progress" and value is not ProgressForm.AUTO:
+        messages.progress_form = value
+    elif name in ("--utc", "--timezone") and value:
         try:
-            zone = zone_named(name)
+            zone = UTC if name == "--utc" else zone_named(value)
         except UsageError as error:
             raise UsageError(f"--timezone: {error}") from None
-        _choose_zone(context, "--timezone", zone)
-    return name
+        if messages.zone_option not in (None, name):
+            raise UsageError("--utc and --timezone exclude each other; use one of them")
+        messages.zone_option = name
+        show_in(zone)
+    return value
 
 
-def _choose_zone(context: typer.Context, option: str, zone: tzinfo) -> None:
-    messages = messages_of(context)
-    if messages.zone_option not in (None, option):
-        raise UsageError("--utc and --timezone exclude each other; use one of them")
-    messages.zone_option = option
-    show_in(zone)
-
-
-def _set_progress(context: typer.Context, form: ProgressForm) -> ProgressForm:
-    if form is not ProgressForm.AUTO:
-        messages_of(context).progress_form = form
-    return form
-
-
-Quiet = Annotated[bool, option("--quiet -q", "Print errors only.", EVERY, callback=_set_quiet)]
-Verbose = Annotated[bool, option("--verbose -v", "Print more detail.", EVERY, callback=_set_verbose)]
-Utc = Annotated[bool, option("--utc", "Print and read times in UTC.", EVERY, callback=_set_utc)]
+Quiet = Annotated[bool, option("--quiet -q", "Print errors only.", EVERY, callback=_take)]
+Verbose = Annotated[bool, option("--verbose -v", "Print more detail.", EVERY, callback=_take)]
+Utc = Annotated[bool, option("--utc", "Print and read times in UTC.", EVERY, callback=_take)]
 Timezone = Annotated[
     str | None,
     option(
         "--timezone ZONE",
         "Print and read times in this zone: Asia/Shanghai, +08:00 (default: TZ, else this machine's).",
         EVERY,
-        callback=_set_timezone,
+        callback=_take,
         autocompletion=time_zones,
     ),
 ]
@@ -139,7 +120,7 @@ ProgressOption = Annotated[
         "--progress",
         "Show progress on standard error: on a terminal only, as JSON objects, or never.",
         EVERY,
-        callback=_set_progress,
+        callback=_take,
     ),
 ]
 _OF_EVERY_COMMAND: Final = {

@@ -27,7 +27,7 @@ from rmqtool.commands.options.store import (
     refuse_inside_store,
     tell_opened,
 )
-from rmqtool.commands.screen import screen
+from rmqtool.commands.screen import screen, write_rows
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import ManifestLog, write_manifest
 from rmqtool.compare.metadata import read_metadata
@@ -36,7 +36,7 @@ from rmqtool.errors import UsageError
 from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.diff_screen import diff_lines, difference_text
 from rmqtool.report.text import size_text
-from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.location import StoreLocation, store_location
 
 FIELDS: Final = (
@@ -216,17 +216,12 @@ def _make(
         "manifest_bytes": path.stat().st_size,
     }
     if output is OutputFormat.TABLE:
-        where = (
-            "no log"
-            if description.totals.end is None
-            else f"offsets {description.totals.begin} to {description.totals.end}"
-        )
+        totals = description.totals
+        where = "no log" if totals.end is None else f"offsets {totals.begin} to {totals.end}"
         text = f"{path}: {where}, {description.totals.messages} messages; {size_text(row['manifest_bytes'])}"
         sys.stdout.write(f"{text}\n")
     else:
-        writer = row_writer(output.value, sys.stdout, tuple(row))
-        writer.write(row)
-        writer.close()
+        write_rows([row], output, tuple(row))
     for problem in subject.problems:
         messages.error(problem)
     if subject.problems:
@@ -243,16 +238,13 @@ def _write(comparison_json: dict[str, Any], output: OutputFormat, messages: Mess
     elif output is OutputFormat.JSON:
         sys.stdout.write(json_text(comparison_json, indent=2) + "\n")
     else:
-        writer = row_writer(output.value, sys.stdout, FIELDS)
-        for row in comparison_json["differences"]:
-            writer.write(row)
-        for queue in comparison_json["queues"]:
-            writer.write({"type": "queue", **queue})
-        for entry in comparison_json["config"]:
-            writer.write({"type": "setting", **entry})
+        rows = [
+            *comparison_json["differences"],
+            *({"type": "queue", **queue} for queue in comparison_json["queues"]),
+            *({"type": "setting", **entry} for entry in comparison_json["config"]),
+        ]
         if output is OutputFormat.JSONL:
             listed = ("differences", "queues", "config")
-            writer.write(
-                {"type": "summary", **{name: value for name, value in comparison_json.items() if name not in listed}}
-            )
-        writer.close()
+            rest = {name: value for name, value in comparison_json.items() if name not in listed}
+            rows.append({"type": "summary", **rest})
+        write_rows(rows, output, FIELDS)

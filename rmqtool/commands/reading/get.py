@@ -34,7 +34,7 @@ from rmqtool.commands.options.store import (
 )
 from rmqtool.commands.options.topic_names import absent_topics, known_topics
 from rmqtool.commands.reading.get_explained import Question, explanation
-from rmqtool.commands.screen import screen
+from rmqtool.commands.screen import screen, write_rows
 from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.reader import DEFAULT_COUNT, QueryResult, Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
@@ -45,7 +45,7 @@ from rmqtool.report.bodies import BODY_FIELDS, BODY_LIMIT, DECODED_FIELDS, BodyC
 from rmqtool.report.names import nearest
 from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
 from rmqtool.report.screens.get_screen import write_answer
-from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.sides.kinds import HOLDS_MESSAGES, unread_files
 from rmqtool.store.directory import Store, demand_log_file_size
 
@@ -300,9 +300,7 @@ def _write(answer: dict[str, Any], output: OutputFormat, choice: BodyChoice) -> 
         return
     decoded = DECODED_FIELDS if choice.decoder is not None else ()
     fields = (*MESSAGE_FIELDS, "carries_key", *BODY_FIELDS, *decoded, "properties_raw")
-    writer = row_writer(output, sys.stdout, fields)
-    for row in answer["messages"]:
-        writer.write(row)
+    rows = list(answer["messages"])
     if output is OutputFormat.JSONL:
-        writer.write({"type": "answer", **{name: value for name, value in answer.items() if name != "messages"}})
-    writer.close()
+        rows.append({"type": "answer", **{name: value for name, value in answer.items() if name != "messages"}})
+    write_rows(rows, output, fields)

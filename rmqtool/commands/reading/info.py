@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import typer
@@ -25,14 +25,14 @@ from rmqtool.commands.options.store import (
     user_name,
     with_store_options,
 )
-from rmqtool.commands.screen import screen
+from rmqtool.commands.screen import screen, show_object
 from rmqtool.engine.reading.summary import StoreSummary, summarize
 from rmqtool.errors import RmqtoolError
 from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import last_repair
 from rmqtool.report.screens.info_screen import summary_lines
-from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
+from rmqtool.report.writers import ObjectFormat
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, log_directories
 from rmqtool.store.probe_lock import LockReport
@@ -52,7 +52,6 @@ def info(
 
     Example: rmqtool info /home/rocketmq/store
     """
-    output = OutputFormat(form)
     messages = messages_of(context)
     opened = open_store(store, store_options)
     tell_opened(opened, messages)
@@ -62,18 +61,9 @@ def info(
     with messages.progress("info"):
         summary = summarize(opened.store, opened.rules)
         store_info = info_object(store, opened, summary, lock, command_line(store, store_options))
-    if output is OutputFormat.TABLE:
-        terminal = screen()
-        lines = summary_lines(
-            store_info,
-            terminal.width,
-            color=terminal.color,
-            all_rows=messages.verbose or terminal.shows_all,
-            crops=not terminal.shows_all,
-        )
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-    else:
-        sys.stdout.write(json_text(store_info, indent=2 if output is OutputFormat.JSON else None) + "\n")
+    shows_all = screen().shows_all
+    lines_of = partial(summary_lines, all_rows=messages.verbose or shows_all, crops=not shows_all)
+    show_object(store_info, lines_of, form)
 
 
 def info_object(

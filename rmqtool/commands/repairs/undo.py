@@ -11,12 +11,13 @@ import typer
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import CommitlogOption, FormatOption, StorePath
+from rmqtool.commands.screen import write_rows
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.repair.machine.undo import UndoableRepair, discard_all, repairs, undo_latest
 from rmqtool.report.text import counted, escaped
-from rmqtool.report.writers import OutputFormat, row_writer
+from rmqtool.report.writers import OutputFormat
 from rmqtool.store.location import relative_to_store, survey_store
 from rmqtool.store.log_owner import foreign_directory
 from rmqtool.store.view import open_directory
@@ -93,11 +94,8 @@ def _show(shown_repairs: list[UndoableRepair], output: OutputFormat, nothing: st
         if not shown_repairs:
             sys.stdout.write(f"{nothing}\n")
         return
-    rows = row_writer(output, sys.stdout, FIELDS)
-    for repair in shown_repairs:
-        row = repair.to_json()
-        rows.write({name: became if name == "state" and became is not None else row[name] for name in FIELDS})
-    rows.close()
+    rows = [repair.to_json() | ({} if became is None else {"state": became}) for repair in shown_repairs]
+    write_rows([{name: row[name] for name in FIELDS} for row in rows], output, FIELDS)
 
 
 def _named(repair: UndoableRepair) -> str:
