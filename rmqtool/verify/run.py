@@ -47,20 +47,10 @@ from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import SIZE_UNKNOWN, Segment, Store, is_log_file_size_known
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.verify.files import reach
 from rmqtool.verify.files.config_files import config_findings, queue_ends, read_store_configs
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
 from rmqtool.verify.files.lost_configs import lost_configs, topics_of_nobody
-from rmqtool.verify.files.reach import (
-    IndexFiles,
-    entries_outside,
-    index_findings,
-    newest_record,
-    newest_start,
-    read_index,
-    units_ahead,
-    units_below,
-    units_into,
-)
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.match.missing_units import missing_findings, missing_in_files, second_findings, zero_queues
 from rmqtool.verify.match.removed_messages import RemovedMessages, removed_messages
@@ -153,8 +143,8 @@ class _Verifier:
         context = self._context(configs, self._check_queues(), self._check_index(), self._check_second_database())
         if context.live_end is not None:
             self._leave_out(_part_of_log("a broker is writing to the end of the log"))
-        newest = [newest_record(context)]
-        self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
+        newest = [reach.newest_record(context)]
+        self._say(log_file_findings(self.store, lambda begin, end: reach.units_into(context, begin, end), newest))
         if not is_log_file_size_known(self.store):
             self._leave_out(_part_of_log(SIZE_UNKNOWN, ReadBy.SIZES))
         if (why := why_no_log(self.store, self.rules)) is not None:
@@ -210,7 +200,11 @@ class _Verifier:
                 self._on_finding(known)
 
     def _context(
-        self, configs: dict[str, ConfigFile], queues: _CheckedQueues, index: IndexFiles, second: _CheckedQueues | None
+        self,
+        configs: dict[str, ConfigFile],
+        queues: _CheckedQueues,
+        index: reach.IndexFiles,
+        second: _CheckedQueues | None,
     ) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
         whole = whole_topics(configs[TOPICS]) if TOPICS in configs else None
@@ -232,7 +226,7 @@ class _Verifier:
             is_index_known=index.is_known,
             has_indexed_tags=not self.rules.index_tags and has_indexed_tags(self.store),
         )
-        newest, size = newest_record(context)
+        newest, size = reach.newest_record(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
             context = replace(context, live_end=newest + size if newest >= 0 else self.store.log_start)
@@ -256,7 +250,7 @@ class _Verifier:
             return database.dispatched or 0
         if newest < 0 and not context.store.has_abort:
             return end  # a clean stop waits until all is dispatched
-        indexed = (newest_start(file.entries, end)[1] for file in context.index)
+        indexed = (reach.newest_start(file.entries, end)[1] for file in context.index)
         return max((newest, *indexed)) + 1
 
     # Queues and index alone
@@ -294,8 +288,8 @@ class _Verifier:
         order = LogOrder(database, self.store.log_start, self.store.log_end)
         return _CheckedQueues(DatabaseQueues(database), order, dispatched=database.dispatched or 0)
 
-    def _check_index(self) -> IndexFiles:
-        index = read_index(self.store, self._account, self.options.digest)
+    def _check_index(self) -> reach.IndexFiles:
+        index = reach.read_index(self.store, self._account, self.options.digest)
         self._say(index.findings)
         self._seen_files += index.seen
         self._summary.entry_count += sum(file.count for file in index.maps)
@@ -413,9 +407,9 @@ class _Verifier:
             if context.second is not None:
                 lacking = removed_messages(context.second, log.merged.missing_in_second).lacking
                 self._say(second_findings(context.second, lacking, whole))
-        below, ahead = list(units_below(context)), list[Finding]()
+        below, ahead = list(reach.units_below(context)), list[Finding]()
         if whole is not None and context.live_end is None:
-            ahead = list(units_ahead(context, max(whole.scanned_end, whole.end)))
+            ahead = list(reach.units_ahead(context, max(whole.scanned_end, whole.end)))
         is_compared = whole is not None and context.crosses
         self._say(self._held_findings(removed, [*below, *ahead], is_compared=is_compared))
         self._say(below)
@@ -424,12 +418,14 @@ class _Verifier:
             if context.live_end is None:
                 end = max(whole.scanned_end, whole.end)
                 self._say(ahead)
-                self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
+                self._say(
+                    new_finding for file in context.index for new_finding in reach.entries_outside(context, file, end)
+                )
                 self._say(epochs_ahead(self.store, whole.end))
                 self._say(log_end_findings(self.store.queue_database, whole.end))
                 if not self.store.has_dledger_log:
-                    into = partial(units_into, context)
-                    self._say(missing_begin(self.store, whole.end, newest_record(context), into))
+                    into = partial(reach.units_into, context)
+                    self._say(missing_begin(self.store, whole.end, reach.newest_record(context), into))
                     self._say(missing_end(self.store, whole.end, into))
                 if context.crosses:
                     unconfigured = [run for run in removed.removed if removed.ends[run.topic] == OFFSETS_END]
@@ -437,7 +433,7 @@ class _Verifier:
                     self._say(undispatched_header_findings(context, unqueued, self._doubts))
                     self._say(zero_queues(context, whole.missing))
             if context.crosses:
-                self._say(index_findings(context, whole, readable_checkpoint(self.store)))
+                self._say(reach.index_findings(context, whole, readable_checkpoint(self.store)))
         self._say(checkpoint_findings(context, self._account, whole))
         self._say(lost_configs(self.store, self.rules, configs))
         self._say(topics_of_nobody(self.store, self.rules, configs))

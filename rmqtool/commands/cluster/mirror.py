@@ -11,20 +11,10 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.run import duration_s, is_duration
-from rmqtool.commands.options.store import (
-    BrokerVersionOption,
-    LogFileSizeOption,
-    ObjectFormatOption,
-    StoreOptions,
-    StorePath,
-    command_line,
-    file_sizes,
-    refuse_bad_settings,
-    refuse_unknown_settings,
-)
 from rmqtool.commands.screen import screen
 from rmqtool.engine.append import writer_config
 from rmqtool.engine.rules.settings import read_settings
@@ -57,7 +47,7 @@ def mirror(
     master: Annotated[
         str, typer.Argument(metavar="HOST[:PORT]", help="Replication port of the master (haListenPort), default 10912.")
     ],
-    store: StorePath,
+    store: shared.StorePath,
     from_offset: Annotated[
         int | None, option("N", "Start a new copy at the file that starts at N (default: the first).", min=0)
     ] = None,
@@ -83,9 +73,9 @@ def mirror(
     textfile: Annotated[
         Path | None, option("FILE", "Write lag and bytes for Prometheus' node exporter to this file.")
     ] = None,
-    log_file_size: LogFileSizeOption = None,
-    broker_version: BrokerVersionOption = None,
-    form: ObjectFormatOption = ObjectFormat.TABLE,
+    log_file_size: shared.LogFileSizeOption = None,
+    broker_version: shared.BrokerVersionOption = None,
+    form: shared.ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Keep a copy of a running broker's commit log, received through its replication port.
 
@@ -97,10 +87,10 @@ def mirror(
     """
     address = parse_address(master)
     rules = rules_for(broker_version or NEWEST)
-    refuse_unknown_settings(config or (), "--config")
+    shared.refuse_unknown_settings(config or (), "--config")
     properties = with_properties(None, config or [], read_settings(rules))
-    refuse_bad_settings(properties, rules)
-    sizes = file_sizes(log_file_size or properties.sizes.commitlog_file_size, None, None)
+    shared.refuse_bad_settings(properties, rules)
+    sizes = shared.file_sizes(log_file_size or properties.sizes.commitlog_file_size, None, None)
     limit, run_seconds = _until(until)
     if from_offset and from_offset % (sizes.commitlog_file_size or DEFAULT_LOG_FILE_SIZE):
         raise UsageError(
@@ -199,7 +189,7 @@ class _Command:
             self._textfile_at = time.monotonic()
 
     def _show(self, result: MirrorResult, problem: DivergedError | None) -> None:
-        line = command_line(self._request.root, StoreOptions())
+        line = shared.command_line(self._request.root, shared.StoreOptions())
         late, skipped = self._status.late, self._status.skipped
         shown = {
             "store": str(self._request.root),

@@ -13,20 +13,11 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import refuse_dash
 from rmqtool.commands.options.run import pairs
 from rmqtool.commands.options.spark_tables import FromTimeOption, TopicOption, ToTimeOption
-from rmqtool.commands.options.store import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    ObjectFormatOption,
-    StoreOptions,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-    timestamp_ms,
-)
 from rmqtool.commands.screen import show_object
 from rmqtool.errors import UsageError
 from rmqtool.report.writers import ObjectFormat
@@ -54,9 +45,9 @@ def replay(
     ] = None,
     wait: Annotated[float, option("--wait SECONDS", "How long a broker may be away or busy.", min=0)] = 60,
     dry_run: Annotated[bool, option("--dry-run", "Count what would be sent, and look up routes.")] = False,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    form: ObjectFormatOption = ObjectFormat.TABLE,
+    broker_conf: shared.BrokerConfOption = None,
+    broker_version: shared.BrokerVersionOption = None,
+    form: shared.ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Send the messages of stores into a running cluster, as a producer.
 
@@ -76,16 +67,16 @@ def replay(
     selection = Selection(
         tuple(topic or ()),
         _renames(renames or ()),
-        timestamp_ms(from_time, "--from-time"),
-        timestamp_ms(to_time, "--to-time"),
+        shared.timestamp_ms(from_time, "--from-time"),
+        shared.timestamp_ms(to_time, "--to-time"),
     )
     sources = []
     for place in stores:
-        opened = open_store(place, StoreOptions(broker_conf=broker_conf, broker_version=broker_version))
-        tell_opened(opened, messages)
+        opened = shared.open_store(place, shared.StoreOptions(broker_conf=broker_conf, broker_version=broker_version))
+        shared.tell_opened(opened, messages)
         if state is not None:
             refuse_dash("--state", state)
-            refuse_inside_store(state, "the state file", place, opened.store.settings.commitlog_directories)
+            shared.refuse_inside_store(state, "the state file", place, opened.store.settings.commitlog_directories)
         waiting = waiting_of(opened.store, opened.rules)
         for problem in waiting.problems:
             messages.warn(f"delayed messages: {problem}")

@@ -11,22 +11,11 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.completion import fields as fields_of_dump
 from rmqtool.commands.options.completion import topics, versions
 from rmqtool.commands.options.decode import body_choice, tell_failures
 from rmqtool.commands.options.help_groups import OUTPUT, STORE, option
-from rmqtool.commands.options.store import (
-    FILE_SIZES,
-    TIME_FORMS,
-    BodyLimitOption,
-    BodyOption,
-    DecodeOption,
-    FormatOption,
-    RawOption,
-    StoreOptions,
-    timestamp_ms,
-    with_store_options,
-)
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.commands.screen import screen
 from rmqtool.dump.request import Request, check_request, chosen_fields, fields_of_kind
@@ -41,7 +30,7 @@ from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import StoreLocation, store_location
 
-_From = Annotated[str | None, option("TIME", f"Messages stored at or after this time: {TIME_FORMS}.")]
+_From = Annotated[str | None, option("TIME", f"Messages stored at or after this time: {shared.TIME_FORMS}.")]
 _Until = Annotated[str | None, option("TIME", "Messages stored before this time.")]
 _Version = Annotated[
     str | None,
@@ -51,7 +40,7 @@ _Version = Annotated[
 ]
 
 
-@with_store_options(*FILE_SIZES, "broker_version")
+@shared.with_store_options(*shared.FILE_SIZES, "broker_version")
 def dump(
     context: typer.Context,
     path: Annotated[
@@ -77,10 +66,10 @@ def dump(
     fields: Annotated[
         str | None, option("A,B", "Only these fields, in this order.", OUTPUT, autocompletion=fields_of_dump)
     ] = None,
-    body: BodyOption = BodyForm.NONE,
-    body_limit: BodyLimitOption = BODY_LIMIT,
-    decode: DecodeOption = None,
-    raw: RawOption = False,
+    body: shared.BodyOption = BodyForm.NONE,
+    body_limit: shared.BodyLimitOption = BODY_LIMIT,
+    decode: shared.DecodeOption = None,
+    raw: shared.RawOption = False,
     hex_view: Annotated[bool, option("--hex", "Show every byte with its field.", OUTPUT)] = False,
     stale: Annotated[bool, option("--stale", "Also show old records after the end of the commit log.")] = False,
     follow: Annotated[
@@ -94,9 +83,9 @@ def dump(
         bool, option("--pop", "List messages that pop consumers hold, and when they are delivered again.")
     ] = False,
     *,
-    store_options: StoreOptions,
+    store_options: shared.StoreOptions,
     broker_version: _Version = None,
-    output: FormatOption = OutputFormat.TABLE,
+    output: shared.FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Print the records of a store, a directory or a single file of any kind.
 
@@ -109,8 +98,8 @@ def dump(
         raise UsageError("--follow does not work with a URL: the store is listed only once")
     ask = Request(
         topics=tuple(topic or ()), queue_id=queue_id, from_offset=from_offset, to_offset=to_offset,
-        from_ms=timestamp_ms(from_time, "--from-time"), to_ms=timestamp_ms(to_time, "--to-time"), key=key, tag=tag,
-        message_id=message_id, limit=limit, reverse=reverse, stale=stale, follow=follow,
+        from_ms=shared.timestamp_ms(from_time, "--from-time"), to_ms=shared.timestamp_ms(to_time, "--to-time"),
+        key=key, tag=tag, message_id=message_id, limit=limit, reverse=reverse, stale=stale, follow=follow,
         body=body_choice(body, body_limit, raw, decode), hex_width=screen().width if hex_view else None,
         broker_version=broker_version or NEWEST,
     )  # fmt: skip

@@ -15,20 +15,9 @@ from rmqtool.answer.forecast_answer import PreflightLines, answer_of_forecasts, 
 from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.answer.presence import denied_files
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
 from rmqtool.commands.options.help_groups import option
-from rmqtool.commands.options.store import (
-    FromVersionOption,
-    ObjectFormatOption,
-    ReadStore,
-    StoreOptions,
-    ToVersionOption,
-    VersionsOption,
-    command_line,
-    open_store,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, SUPPORTED, nearest_releases, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError, UsageError
@@ -43,20 +32,20 @@ from rmqtool.scan.log_digest import LogDigest
 ALL: Final = "all"
 
 
-@with_store_options("broker_version")
+@shared.with_store_options("broker_version")
 def forecast(
     context: typer.Context,
-    store: ReadStore,
+    store: shared.ReadStore,
     *,
-    store_options: StoreOptions,
-    broker_version: VersionsOption = None,
+    store_options: shared.StoreOptions,
+    broker_version: shared.VersionsOption = None,
     changed: Annotated[
         list[str] | None,
         option("--set KEY=VALUE", "Forecast as if the broker had this setting (storeType, ...); repeatable."),
     ] = None,
-    before: FromVersionOption = None,
-    after: ToVersionOption = None,
-    form: ObjectFormatOption = ObjectFormat.TABLE,
+    before: shared.FromVersionOption = None,
+    after: shared.ToVersionOption = None,
+    form: shared.ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Show what a broker would do at its next start, and which messages it would lose.
 
@@ -84,12 +73,12 @@ def forecast(
         raise typer.Exit(of_store.exit_code)
     chosen_version = before if is_preflight else None if wants_all else broker_version
     store_options = replace(store_options, broker_version=chosen_version, properties=tuple(changed or ()))
-    opened = open_store(store, store_options)
+    opened = shared.open_store(store, store_options)
     if not wants_all:
-        tell_opened(opened, messages)
-    line = command_line(store, store_options)
+        shared.tell_opened(opened, messages)
+    line = shared.command_line(store, store_options)
     if is_preflight:
-        lines = PreflightLines(line, command_line(store, replace(store_options, broker_version=None)))
+        lines = PreflightLines(line, shared.command_line(store, replace(store_options, broker_version=None)))
         answer = _show_preflight(opened, lines, before, after, output, messages)
     else:
         versions = EXAMINED if wants_all else opened.possible_versions

@@ -12,26 +12,10 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.presence import missing_log
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.decode import body_choice, tell_failures
 from rmqtool.commands.options.help_groups import option
-from rmqtool.commands.options.store import (
-    FILE_SIZES,
-    TIME_FORMS,
-    BodyLimitOption,
-    BodyOption,
-    DecodeOption,
-    FormatOption,
-    RawOption,
-    ReadStore,
-    StoreOptions,
-    command_line,
-    foreign_owner,
-    open_store,
-    tell_opened,
-    timestamp_ms,
-    with_store_options,
-)
 from rmqtool.commands.options.topic_names import absent_topics, known_topics
 from rmqtool.commands.reading.get_explained import Question, explanation
 from rmqtool.commands.screen import screen, write_rows
@@ -54,10 +38,10 @@ NOT_FOUND: Final = "QUERY_NOT_FOUND"
 """The broker's answer (`ResponseCode`) where a key or a message id leads to nothing."""
 
 
-@with_store_options(*FILE_SIZES)
+@shared.with_store_options(*shared.FILE_SIZES)
 def get(
     context: typer.Context,
-    store: ReadStore,
+    store: shared.ReadStore,
     topic: Annotated[str | None, option("T", "Name of the topic.", autocompletion=topics)] = None,
     queue_id: Annotated[int | None, option("N", "Queue id.")] = None,
     queue_offset: Annotated[int | None, option("M", "Start at this queue offset.")] = None,
@@ -71,7 +55,9 @@ def get(
     key: Annotated[str | None, option("K", "Message key, found through the index.")] = None,
     from_time: Annotated[str | None, option("TIME", "With --key: messages stored at or after this time.")] = None,
     to_time: Annotated[str | None, option("TIME", "With --key: messages stored at or before this time.")] = None,
-    time: Annotated[str | None, option("--time TIME", f"Start at the queue offset of this time: {TIME_FORMS}.")] = None,
+    time: Annotated[
+        str | None, option("--time TIME", f"Start at the queue offset of this time: {shared.TIME_FORMS}.")
+    ] = None,
     boundary: Annotated[
         Boundary,
         option(
@@ -81,13 +67,13 @@ def get(
             show_default=False,
         ),
     ] = Boundary.LOWER,
-    body: BodyOption = BodyForm.NONE,
-    body_limit: BodyLimitOption = BODY_LIMIT,
-    decode: DecodeOption = None,
-    raw: RawOption = False,
+    body: shared.BodyOption = BodyForm.NONE,
+    body_limit: shared.BodyLimitOption = BODY_LIMIT,
+    decode: shared.DecodeOption = None,
+    raw: shared.RawOption = False,
     *,
-    store_options: StoreOptions,
-    output: FormatOption = OutputFormat.TABLE,
+    store_options: shared.StoreOptions,
+    output: shared.FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Find messages as a broker would: by queue offset, message id, key or time.
 
@@ -104,22 +90,22 @@ def get(
         tag=tag,
         message_id=message_id,
         key=key,
-        from_ms=timestamp_ms(from_time, "--from-time"),
-        to_ms=timestamp_ms(to_time, "--to-time"),
-        at_ms=timestamp_ms(time, "--time"),
+        from_ms=shared.timestamp_ms(from_time, "--from-time"),
+        to_ms=shared.timestamp_ms(to_time, "--to-time"),
+        at_ms=shared.timestamp_ms(time, "--time"),
         boundary=boundary,
     )
     check_question(question)
     choice = body_choice(body, body_limit, raw, decode)
     messages = messages_of(context)
-    opened = open_store(store, store_options)
-    tell_opened(opened, messages)
-    if (warning := foreign_owner(opened.store)) is not None:
+    opened = shared.open_store(store, store_options)
+    shared.tell_opened(opened, messages)
+    if (warning := shared.foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     demand_log_file_size(opened.store, "--broker-conf FILE")
     with messages.progress("get"), open_reader(opened.store, opened.rules) as reader:
         answer = answer_to(question, reader, choice, messages)
-        answer |= explanation(question, answer, reader, command_line(store, store_options), messages)
+        answer |= explanation(question, answer, reader, shared.command_line(store, store_options), messages)
     _tell_gaps(opened.store, answer, messages)
     tell_failures(choice, messages)
     _write(answer, output, choice)

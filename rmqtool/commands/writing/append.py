@@ -17,21 +17,10 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.run import pairs
-from rmqtool.commands.options.store import (
-    FILE_SIZES,
-    FormatOption,
-    StoreOptions,
-    StorePath,
-    foreign_owner,
-    open_store,
-    refuse_bad_settings,
-    refuse_unknown_settings,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.commands.screen import screen
 from rmqtool.commands.writing.append_client import ClientRequest, answers
 from rmqtool.commands.writing.append_messages import MessageRequest, host_of, messages_from, messages_wanted
@@ -84,7 +73,7 @@ class Transaction(StrEnum):
 @dataclass(frozen=True)
 class _Place:
     store: Path
-    options: StoreOptions
+    options: shared.StoreOptions
     conf: BrokerConf | None
     is_client: bool
     after_crash: bool
@@ -115,10 +104,10 @@ class _Place:
         return store
 
 
-@with_store_options(*FILE_SIZES)
+@shared.with_store_options(*shared.FILE_SIZES)
 def append(
     context: typer.Context,
-    store: StorePath,
+    store: shared.StorePath,
     topic: Annotated[str | None, option("T", "Name of the topic.", autocompletion=topics)] = None,
     queue_id: Annotated[int, option("N", "Queue id.", min=-1, max=QUEUE_ID_MAX)] = 0,
     body: Annotated[str | None, option("TEXT", "Message body, as UTF-8 text.")] = None,
@@ -166,8 +155,8 @@ def append(
         Slave, option("", "What the slave of a synchronous master (brokerRole=SYNC_MASTER) does.")
     ] = Slave.NONE,
     *,
-    store_options: StoreOptions,
-    output: FormatOption = OutputFormat.TABLE,
+    store_options: shared.StoreOptions,
+    output: shared.FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Append test messages to a store that no broker is using.
 
@@ -324,18 +313,18 @@ def _block(results: Sequence[PutResult], rules: BrokerRules, fields: tuple[str, 
     return RowBlock(len(results), fields, column)
 
 
-def _conf(options: StoreOptions, settings: list[str]) -> BrokerConf | None:
+def _conf(options: shared.StoreOptions, settings: list[str]) -> BrokerConf | None:
     """The broker's settings: those of its file, overridden by the named ones."""
     path, version = options.broker_conf, options.broker_version
     if path is None and not settings:
         return None
     named = dict(pairs(settings, "--set"))
-    refuse_unknown_settings(settings)
+    shared.refuse_unknown_settings(settings)
     rules = rules_for(version) if version is not None else None
     reads = read_settings(rules)
     properties = dict(read_broker_conf(path, reads).properties) if path is not None else {}
     conf = broker_conf(properties | named, str(path) if path is not None else "--set", reads)
-    refuse_bad_settings(conf, rules)
+    shared.refuse_bad_settings(conf, rules)
     return conf
 
 
@@ -351,17 +340,17 @@ def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractCont
 
 def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWriter]:
     try:
-        opened = open_store(place.store, replace(place.options, broker_conf=None))
+        opened = shared.open_store(place.store, replace(place.options, broker_conf=None))
     except NotAStoreError as error:
         raise NotAStoreError(f"{error}; use --create for a new store") from error
-    tell_opened(opened, messages)
-    if (warning := foreign_owner(opened.store)) is not None:
+    shared.tell_opened(opened, messages)
+    if (warning := shared.foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     config = config_of(opened.store, place.config())
     if place.is_client:
         config = replace(config, queue_counts={})  # the request processor knows the topics
-    shared = place.asked.shared if isinstance(place.asked, MessageBatch) else place.asked
-    if shared is not None and (reason := queue_refusal(shared, config)):
+    asked = place.asked.shared if isinstance(place.asked, MessageBatch) else place.asked
+    if asked is not None and (reason := queue_refusal(asked, config)):
         raise UsageError(f"--queue-id: {reason}")
     return existing_store(
         place.store,
