@@ -51,7 +51,6 @@ class StoreVerdict(StrEnum):
 
     @property
     def words(self) -> str:
-        """As a headline begins."""
         return self.value.upper().replace("-", " ")
 
 
@@ -119,7 +118,6 @@ class Assessment:
         return replace(self, not_looked_at=tuple(dict.fromkeys(chain(self.not_looked_at, further))))
 
     def as_json(self) -> dict[str, Any]:
-        """Fields that every command that judges a store has in its JSON."""
         return {
             "verdict": self.verdict.value,
             "headline": self.headline,
@@ -175,7 +173,6 @@ class NextStep:
     needs_decision: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Fields that every command that judges a store has in its JSON."""
         step = {"command": self.command, "reason": self.reason}
         return {"next_step": step, "needs_decision": self.needs_decision}
 
@@ -220,10 +217,8 @@ def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
 
 
 def repair_step(line: CommandLine, command: str, reason: str, unknown: Sequence[str] = ()) -> NextStep:
-    """A command that changes the store; one elsewhere has to be copied first.
-
-    Args:
-        unknown: what the command has to know and nothing in the store shows, as sentences.
+    """A command that changes the store; one elsewhere has to be copied first, and what the command has to know and
+    nothing in the store shows is said before, as sentences.
     """
     if not line.is_local:
         return NextStep(None, f"copy the store to a disk, where rmqtool {command} repairs it", True)
@@ -240,10 +235,8 @@ def cut_step(line: CommandLine, command: str) -> NextStep:
 def unknown_to_repair(
     opened: OpenedStore, *, queues: bool = False, index: bool = False, timer: bool = False, compaction: bool = False
 ) -> Iterator[str]:
-    """Facts that a repair needs and nothing in the store shows, as sentences.
-
-    Args:
-        queues, index, timer, compaction: whether the repair writes them.
+    """Facts that a repair of queues, index, timer or compacted topics needs and nothing in the store shows, as
+    sentences.
     """
     store = opened.store
     if not opened.is_version_known:
@@ -320,11 +313,7 @@ class FindingTally:
         self._remedies: dict[str, str] = {}
 
     def add(self, finding: Finding, remedy: str = "") -> None:
-        """Count a finding.
-
-        Args:
-            remedy: what the catalog says repairs it.
-        """
+        """Count a finding, with what the catalog says repairs it."""
         if finding.severity is Severity.NOTE:
             return
         if finding.id == TAIL:
@@ -345,10 +334,8 @@ class FindingTally:
             self._others[finding.id] = self._others.get(finding.id, 0) + finding.count
 
     def repair(self, *, abort_stays: bool = False) -> str | None:
-        """The one command that repairs most of it; None where none does.
-
-        Args:
-            abort_stays: whether no command may mark the store as cleanly shut down.
+        """The one command that repairs most of it; None where none does, or none may mark the store as cleanly shut
+        down.
         """
         repairs = {repair for repair, ids in self._repairs.items() if not abort_stays or ids != {ABORT}}
         for command in _URGENT:

@@ -35,7 +35,6 @@ class BesideLog:
 
     @classmethod
     def of(cls, opened: OpenedStore) -> Self:
-        """Look at a store."""
         levels, level_count = opened.conf.delay_levels if opened.conf is not None else None, None
         if levels is not None:
             with suppress(ValueError):  # no broker starts with it, which the forecast says

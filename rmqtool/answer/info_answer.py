@@ -43,9 +43,7 @@ def answer_of_summary(
     repair: dict[str, Any] | None,
 ) -> Answer:
     """Answer about the files of a store and the ends of its log; the exit code says only that they could be read.
-
-    Args:
-        repair: the latest one whose journal is there.
+    `repair` is the latest one whose journal is there.
     """
     store = opened.store
     coverage = [*unread_files(store)]

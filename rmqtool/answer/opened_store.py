@@ -92,10 +92,8 @@ class OpenedStore:
         return unread_sizes(self.store, self.conf, self.rules)
 
     def demand_read_sizes(self) -> None:
-        """Refuse to fit files to a size that the broker has only because it does not read the name of theirs.
-
-        Raises:
-            RefusedError: it does not.
+        """Refuse, as RefusedError, to fit files to a size that the broker has only because it does not read the name of
+        theirs.
         """
         if (unread := self.unread_sizes) is not None:
             raise RefusedError(f"{self.store.view.label}: {unread}")

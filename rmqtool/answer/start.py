@@ -52,10 +52,8 @@ def assessment_of_files(
 
 
 def start_failures(store: Store, rules: BrokerRules, possible: Iterable[str] = ()) -> Mapping[str, str]:
-    """Why brokers do not load a store, by version; none where each version that may start on it does.
-
-    Args:
-        possible: versions that may, beside the one by whose rules it is judged.
+    """Why brokers do not load a store, by version; none where each version that may start on it does: these, and the
+    one by whose rules it is judged.
     """
     configs = StoreConfigs(store.view)
     with Overlay(store.view) as listed:  # each directory is listed for one version, and known to the others

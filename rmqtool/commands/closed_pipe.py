@@ -30,11 +30,7 @@ class PipeOutput(io.FileIO):
         self.needs_reader = False
 
     def write(self, data: Any, /) -> int:
-        """Write, or discard.
-
-        Raises:
-            BrokenPipeError: nobody reads, and the command needs a reader.
-        """
+        """Write, or discard; BrokenPipeError where nobody reads, and the command needs a reader."""
         try:
             return super().write(data)
         except BrokenPipeError:
@@ -65,11 +61,7 @@ def reader_needed() -> Iterator[None]:
 
 @contextmanager
 def ends_unread(code: ExitCode) -> Iterator[None]:
-    """Within, output that nobody reads ends the command.
-
-    Raises:
-        Exit: nobody reads; with this code.
-    """
+    """Within, output that nobody reads ends the command with this code."""
     try:
         with reader_needed():
             yield

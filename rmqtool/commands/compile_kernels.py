@@ -18,10 +18,8 @@ _PACKAGE: Final = Path(rmqtool.__file__).parent
 
 
 def compile_kernels() -> Path:
-    """Compile every kernel; the folder in which the code is kept.
-
-    Raises:
-        UnsupportedError: nothing can be compiled here, or no folder can keep it.
+    """Compile every kernel; the folder in which the code is kept. UnsupportedError where nothing can be compiled or
+    kept.
     """
     if not is_available():
         raise UnsupportedError("nothing can be compiled here: the plain reader does all the work")

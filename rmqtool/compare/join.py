@@ -47,7 +47,6 @@ class Differences:
 
     @property
     def count(self) -> int:
-        """Number of all differences."""
         return sum(self.counts.values())
 
     def add(self, rows: Array, others: Array | None = None) -> None:
@@ -153,10 +152,8 @@ def _compare(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Di
 
 
 def find_reordered(pairs: Spill, differences: Differences) -> None:
-    """Find the messages that precede another one in this log and follow it in the other.
-
-    Args:
-        pairs: by physical offset in this log, ascending from partition to partition.
+    """Find the messages that precede another one in this log and follow it in the other; pairs are by physical offset
+    in this log, ascending from partition to partition.
     """
     highest: dict[int, int] = {}
     for number in range(pairs.partition_count):

@@ -119,7 +119,6 @@ class StoreLog:
         self.files = tuple(Span(split.physical_offset, split.source.size) for split in self.splits)
 
     def walk(self, split: Split) -> Walk:
-        """The walk of a split of this log."""
         return self._scan.walk(split)
 
     def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> FileBlocks:
@@ -209,10 +208,8 @@ _STEP: Final = 1 << 20
 
 
 class LockstepSource:
-    """A `ByteSource` with the bytes of the first file.
-
-    Attributes:
-        is_equal: whether all that was read so far is the same in the second file.
+    """A `ByteSource` with the bytes of the first file; `is_equal` while all that was read is the same in the second
+    one.
     """
 
     identity: ClassVar[None] = None
@@ -279,9 +276,7 @@ def equal_bytes(one: memoryview, other: memoryview) -> bool:
 
 def first_difference(source: ByteSource, other: ByteSource, start: int) -> int | None:
     """File position of the first byte from `start` on that differs, or that one file alone has; None if it is equal.
-
-    Raises:
-        OSError: a disk does not give the bytes.
+    OSError if a disk does not give the bytes.
     """
     buffers = memoryview(bytearray(_STEP)), memoryview(bytearray(_STEP))
     at = start

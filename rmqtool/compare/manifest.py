@@ -74,7 +74,6 @@ class Description:
     not_compared: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The description as it stands in the file."""
         totals = self.totals
         return {
             "store": self.label,
@@ -99,11 +98,7 @@ class Description:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Description:
-        """The reverse of `as_json`.
-
-        Raises:
-            ValueError, KeyError, TypeError: it is none.
-        """
+        """The reverse of `as_json`; ValueError, KeyError or TypeError if it is none."""
         log = {name: _whole(document["log"][name], optional=name in ("begin", "end")) for name in _TOTALS}
         topics = {
             _bytes(name): TopicTotal(_count(messages), _count(byte_count), _whole(digest, optional=True))
@@ -277,11 +272,7 @@ class ManifestLog:
         return Block(begin, end, digest, unpacked_rows(raw, count, begin, end, translation))
 
     def _guarded(self, work: Callable[[], Any]) -> Any:
-        """Result of the work; every error in the file's format becomes one error.
-
-        Raises:
-            UnreadableError, UnsupportedError: see the class.
-        """
+        """Result of the work; every error in the file's format becomes one error of the class."""
         try:
             return work()
         except OSError as error:

@@ -132,10 +132,8 @@ def config_differences(a: StoreMetadata, b: StoreMetadata) -> list[ConfigDiffere
 
 
 def epochs_agree(a: StoreMetadata, b: StoreMetadata, a_end: int, b_end: int) -> dict[str, int | None] | None:
-    """Up to where the epochs of controller mode say that both logs are one, as JSON; None where a side has none.
-
-    Args:
-        a_end, b_end: physical offsets where the logs end.
+    """Up to where the epochs of controller mode say that both logs, with these ends, are one, as JSON; None where a
+    side has none.
     """
     epochs = [
         {
@@ -195,10 +193,8 @@ READ: Final = "read"
 
 
 def other_files(store: Store, config: Mapping[str, ConfigFile]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Digests of these files by their paths, and what could not be read, as sentences.
-
-    Args:
-        config: the configuration files whose entries are compared, as they were read.
+    """Digests of these files by their paths, and what could not be read, as sentences; `config` are those whose entries
+    are compared, as they were read.
     """
     digests: dict[str, str] = {}
     problems = []

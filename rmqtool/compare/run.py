@@ -300,7 +300,6 @@ class RowList:
         self.blocks: tuple[list[Array], list[Array]] = [], []
 
     def take(self, side: int, rows: Array) -> None:
-        """Add rows of a side."""
         self.blocks[side].append(rows)
 
 

@@ -47,11 +47,7 @@ class Spill(Closable):
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     def take(self, side: int, rows: Array) -> None:
-        """Add rows of a side.
-
-        Raises:
-            WriteError: the disk does not take them.
-        """
+        """Add rows of a side; WriteError if the disk does not take them."""
         if not len(rows):
             return
         if self.partition_count == 1:

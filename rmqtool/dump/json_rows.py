@@ -83,7 +83,6 @@ class JsonRows:
         self._choices = [b""]
 
     def parts(self) -> Iterator[Buffer]:
-        """The text in parts."""
         kinds, literals, first, second = self._columns()
         told = (*_one_after_another(literals), *_one_after_another(self._choices), _printable(unicode=self.unicode))
         source = np.frombuffer(self.messages.batch.window.storage, np.uint8)

@@ -49,7 +49,6 @@ class ListingDump(RowSource):
     """The rows of a listing; a message that a queue leads to and that cannot be read is a bad range."""
 
     def rows(self) -> Iterator[DumpRow]:
-        """The rows of the topics that are asked for."""
         assert self.target.store is not None
         rules = rules_for(self.ask.broker_version)
         with open_reader(self.target.store, rules) as reader:
@@ -243,10 +242,8 @@ IN_QUEUE: Final = -1
 
 
 def by_time(messages: Iterable[Pending], chunk_max: int = CHUNK_MAX) -> Iterator[Pending]:
-    """The messages by their times; those of one time in the order in which they come.
-
-    Raises:
-        WriteError: the disk does not take the temporary file.
+    """The messages by their times; those of one time in the order in which they come. WriteError if the disk does not
+    take the temporary file.
     """
     rest = iter(messages)
     chunk = sorted(islice(rest, chunk_max), key=attrgetter("due_ms"))

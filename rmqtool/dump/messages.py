@@ -25,11 +25,7 @@ TOMBSTONE_FINDING: Final = "commitlog.tombstone"
 
 @dataclass(frozen=True)
 class DumpedMessages:
-    """Good messages of a batch; each field is made as its source in `report.fields` says.
-
-    Attributes:
-        rows: those of the messages, as the batch has them.
-    """
+    """Good messages of a batch, `rows` as it has them; each field is made as its source in `report.fields` says."""
 
     batch: Batch
     rows: Any
@@ -38,12 +34,10 @@ class DumpedMessages:
     _hosts_read: dict[fields.Host, list[bytes]] = field(init=False, repr=False, default_factory=dict)
 
     def block(self) -> RowBlock:
-        """The rows of all messages."""
         holds_json = self.body_choice.form is BodyForm.JSON or self.body_choice.decoder is not None
         return RowBlock(len(self.rows), message_fields(self.body_choice), self.column, holds_json)
 
     def column(self, name: str) -> Sequence[Any]:
-        """The values of a field."""
         match fields.MESSAGE_FIELDS[name].source:
             case fields.RowFact.TYPE:
                 return [self.type] * len(self.rows)
@@ -89,7 +83,6 @@ class DumpedMessages:
         return values
 
     def topic(self, number: int) -> str:
-        """The name of a topic of the scan."""
         return decode_java_utf8(self.batch.topics[number])
 
     @property
@@ -122,7 +115,6 @@ class DumpedMessages:
 
     @cached_property
     def properties(self) -> list[dict[str, str]]:
-        """The properties of each message."""
         return list(map(self.rules.property_decoder.decode, self._property_blocks))
 
     def _hosts(self, host: fields.Host) -> list[bytes]:

@@ -112,12 +112,6 @@ class Target:
         """True if each file continues where the one before ended; compacted ones have gaps, and end anywhere."""
         return not any(kind_of(entry.path) in _COMPACTED for entry in self.entries[:1])
 
-    @property
-    def has_queue_database(self) -> bool:
-        """True if some or all consume queues are in RocksDB."""
-        is_queue = self.kind is DumpKind.CONSUMEQUEUE
-        return is_queue and any(kind_of(entry.path) is FileKind.CONSUMEQUEUE_ROCKSDB for entry in self.entries)
-
 
 @dataclass(frozen=True)
 class TargetOptions:

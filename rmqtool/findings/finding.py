@@ -70,7 +70,6 @@ class Finding:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The finding with JSON's types."""
         return {**asdict(self), "severity": self.severity.value, "upstream": list(self.upstream)}
 
 

@@ -171,10 +171,8 @@ def decoded_body(
 def shown_body(
     stored: bytes, body_length: int, compression: str | None, choice: BodyChoice
 ) -> tuple[Any, str, bool, str | None]:
-    """Fields of a row for the body: `body`, its encoding, True if it was cut, and why it could not be shown.
-
-    Args:
-        stored: its first bytes, `BodyChoice.stored_max` of them.
+    """Fields of a row for the body: `body`, its encoding, True if it was cut, and why it could not be shown. `stored`
+    are its first bytes, `BodyChoice.stored_max` of them.
     """
     form = choice.shown_form
     if form is BodyForm.REDACTED:
@@ -203,10 +201,8 @@ def shown_bodies(
 
 
 def _content(stored: bytes, compression: str | None, limit: int) -> bytes:
-    """First bytes of a body, decompressed: one more than the limit, where it has more.
-
-    Raises:
-        ValueError: the stored bytes are no such compressed body.
+    """First bytes of a body, decompressed: one more than the limit, where it has more; ValueError if it is no such
+    body.
     """
     if compression is None:
         return stored

@@ -23,7 +23,7 @@ class Column:
     """A column of a table, whose heading is the name of its field.
 
     Attributes:
-        width: terminal columns; numbers are never cropped, text is. Of a time this is `time_width`.
+        width: terminal columns; numbers are never cropped, text is. 0 of a time, which has `time_width`.
         rank: columns of the highest rank are left out first where a terminal is narrow; 0 always stays.
         stretches: takes a share of what a wide terminal leaves.
     """
@@ -34,24 +34,17 @@ class Column:
     rank: int = 0
     stretches: bool = False
 
-    @property
-    def is_time(self) -> bool:
-        return self.field.endswith("_timestamp_ms")
-
-    def padded_cell(self, row: DumpRow, *, crops: bool = True) -> str:
-        """The text of a row in the column's width: text is cropped where a terminal is narrow, a number never is."""
-        if self.field == "topic" and row["type"] == "stale":
-            text = f"stale: {escaped(row['topic'])}"
-        else:
-            text = cell_text(self.field, row.get(self.field))
-        if text.isascii() and len(text) <= self.width:
-            return text.rjust(self.width) if self.right else text.ljust(self.width)
-        return padded(cropped(text, self.width) if crops and not self.right else text, self.width, right=self.right)
-
 
 def line_of(row: DumpRow, columns: Sequence[Column], gap: int, *, crops: bool = True) -> str:
-    """The line of a row: its columns side by side."""
-    return (" " * gap).join([column.padded_cell(row, crops=crops) for column in columns]).rstrip()
+    """The line of a row: its columns side by side; text is cropped where a terminal is narrow, a number never is."""
+    cells = []
+    for column in columns:
+        name, width = column.field, column.width
+        is_stale = name == "topic" and row["type"] == "stale"
+        text = f"stale: {escaped(row['topic'])}" if is_stale else cell_text(name, row.get(name))
+        text = cropped(text, width) if crops and not column.right else text
+        cells.append(padded(text, width, right=column.right))
+    return (" " * gap).join(cells).rstrip()
 
 
 def cell_text(field: str, value: Any) -> str:
@@ -273,10 +266,7 @@ def fitted(columns: Sequence[Column], width: int | None, gap: int) -> tuple[Colu
         width: of the terminal; None where there is none, and all columns stay.
     """
     # With room for its heading, and for a time of the run's zone.
-    columns = [
-        replace(column, width=max(time_width() if column.is_time else column.width, len(column.field)))
-        for column in columns
-    ]
+    columns = [replace(column, width=max(column.width or time_width(), len(column.field))) for column in columns]
     if width is None:
         return tuple(columns)
 

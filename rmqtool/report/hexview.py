@@ -54,7 +54,6 @@ class HexField:
         return self.length - len(self.content) - len(self.tail)
 
     def as_json(self) -> dict[str, Any]:
-        """The part as a row gives it out."""
         return {
             "name": self.name,
             "position": self.position,

@@ -43,15 +43,12 @@ class RowBlock:
     json_parts: Callable[[Sequence[str], bytes, bool], Iterator[Buffer]] | None = None
 
     def rows(self) -> Iterator[DumpRow]:
-        """The rows one by one."""
         return (dict(zip(self.fields, values, strict=True)) for values in zip(*self.columns(), strict=True))
 
     def columns(self) -> list[Sequence[Any]]:
-        """The values of all fields."""
         return [self.column(name) for name in self.fields]
 
     def head(self, count: int) -> RowBlock:
-        """The first rows."""
         if count >= self.count:
             return self
         return replace(self, count=count, column=lambda name: self.column(name)[:count], json_parts=None)

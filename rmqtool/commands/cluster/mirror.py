@@ -142,11 +142,7 @@ class _Command:
         self._trouble: str | None = None
 
     def run(self) -> None:
-        """Mirror, and show the result.
-
-        Raises:
-            DivergedError: the master's log does not continue the copy; the result is shown all the same.
-        """
+        """Mirror, and show the result, also where the master's log does not continue the copy."""
         problem: DivergedError | None = None
         result = MirrorResult("problem")
         self._messages.interrupted = "what was copied before is in the store; a later run continues it"
@@ -243,11 +239,7 @@ def _values(address: MasterAddress, status: MirrorStatus) -> dict[str, Any]:
 
 
 def _until(text: str | None) -> tuple[Until, float | None]:
-    """Offset or duration in --until: the limit, and the number of seconds.
-
-    Raises:
-        UsageError: it is no offset, time or duration.
-    """
+    """Offset or duration in --until: the limit, and the number of seconds; UsageError if it is neither, nor a time."""
     if text is None:
         return Until(), None
     if text.isascii() and text.isdecimal():

@@ -26,10 +26,8 @@ _COMPARED: Final = ("verdict", "headline", "findings", "checked", "left_out_byte
 
 
 def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocation:
-    """The store of a bundle, unpacked until the command ends; a place that is no bundle stays as it is.
-
-    Raises:
-        BundleError: it is damaged, or made to do harm.
+    """The store of a bundle, unpacked until the command ends; a place that is no bundle stays as it is. BundleError
+    where it is damaged, or made to do harm.
     """
     if place.path is None or not place.path.is_file():
         return place

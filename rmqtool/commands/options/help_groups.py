@@ -36,7 +36,6 @@ class GroupedCommand(TyperCommand):
     """A command whose help shows options by their groups (`rich_help_panel`), without rich: it loads too slowly."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the groups that the command has."""
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _ORDER}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)

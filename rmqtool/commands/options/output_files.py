@@ -13,11 +13,7 @@ from rmqtool.store.source import reason
 
 
 def refuse_dash(option: str, path: Path) -> None:
-    """Refuse `-`, which means standard output to many programs and the name of a file to this one.
-
-    Raises:
-        UsageError: it is `-`.
-    """
+    """Refuse `-`, which means standard output to many programs and the name of a file to this one."""
     if str(path) == "-":
         raise UsageError(f"{option}: - is not the name of a file: rmqtool writes this to a file only; name one")
 

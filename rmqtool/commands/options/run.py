@@ -32,11 +32,7 @@ def is_duration(text: str) -> bool:
 
 
 def duration_s(text: str, option: str) -> float:
-    """Seconds of a duration: 90s, 20m, 2h, 1d; without a unit they are seconds.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Seconds of a duration: 90s, 20m, 2h, 1d; without a unit they are seconds. UsageError where it is none."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise UsageError(f"{option}: {text!r} is not a duration such as 90s, 20m or 2h")
@@ -45,11 +41,7 @@ def duration_s(text: str, option: str) -> float:
 
 def byte_count(text: str | None, option: str) -> int | None:
     """What was typed for an option that takes a size: 20M and 20MiB are 20 * 1024 * 1024, 20MB is 20 * 1000 * 1000.
-
-    None stays None.
-
-    Raises:
-        UsageError: it is no size.
+    None stays None; UsageError where it is no size.
     """
     if text is None:
         return None
@@ -64,10 +56,8 @@ def byte_count(text: str | None, option: str) -> int | None:
 
 
 def pairs(texts: Iterable[str], option: str, form: str = "NAME=VALUE") -> Iterator[tuple[str, str]]:
-    """Names and values of an option that may be given several times.
-
-    Raises:
-        UsageError: a text has no name, or no equals sign.
+    """Names and values of an option that may be given several times; UsageError where a text has no name or equals
+    sign.
     """
     for text in texts:
         name, equals, value = text.partition("=")

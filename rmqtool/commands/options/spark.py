@@ -79,10 +79,8 @@ def spark(master: str, conf: list[str] | None, messages: Messages, what: str | N
 
 @contextmanager
 def runner(master: str | None, conf: list[str] | None, messages: Messages) -> Iterator[Runner | None]:
-    """What runs a command's splits: Spark, or None for the command's own threads.
-
-    Raises:
-        UsageError: settings of Spark without a master.
+    """What runs a command's splits: Spark, or None for the command's own threads; UsageError for settings without a
+    master.
     """
     if master is None:
         if conf:
@@ -96,11 +94,7 @@ def runner(master: str | None, conf: list[str] | None, messages: Messages) -> It
 
 
 def require_java() -> None:
-    """Report a missing prerequisite in one line.
-
-    Raises:
-        UnsupportedError: there is no Java, or one that is too old for Spark 4.
-    """
+    """Refuse, as UnsupportedError in one line, to run Spark 4 without a Java, or with one that is too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     requirement = f"Spark needs Java {JAVA_LEAST} or newer"
@@ -119,9 +113,5 @@ def require_java() -> None:
 
 
 def settings_of(conf: list[str] | None) -> dict[str, str]:
-    """Settings of Spark by name; the last one of a name counts.
-
-    Raises:
-        UsageError: one is not K=V.
-    """
+    """Settings of Spark by name, K=V each; the last one of a name counts."""
     return dict(pairs(conf or (), "--conf", "K=V"))

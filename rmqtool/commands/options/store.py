@@ -57,21 +57,13 @@ def named_conf(
 
 
 def refuse_bad_settings(conf: BrokerConf, rules: BrokerRules | None) -> None:
-    """Refuse to write by values that the broker would not take, or that no file can have.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Refuse, as UsageError, to write by values that the broker would not take, or that no file can have."""
     for problem in value_problems(conf, rules):
         raise UsageError(f"{conf.path}: {problem}")
 
 
 def refuse_unknown_settings(texts: Iterable[str], option: str = "--set") -> None:
-    """Refuse what a person says of a setting that no version has, each as KEY=VALUE.
-
-    Raises:
-        UsageError: a name is none, and what it may have meant.
-    """
+    """Refuse, as UsageError with the nearest name, settings that no version has, each as KEY=VALUE."""
     for text in texts:
         name, equals, _ = text.partition("=")
         if equals and (name := name.strip()) and name not in all_settings():
@@ -268,11 +260,7 @@ def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: b
 
 
 def refuse_bundle(path: Path | None) -> None:
-    """Refuse a support bundle, which most commands cannot read.
-
-    Raises:
-        NotAStoreError: it is one.
-    """
+    """Refuse, as NotAStoreError, a support bundle, which most commands cannot read."""
     if path is None or not path.is_file():
         return
     from rmqtool.evidence.bundle import is_bundle
@@ -313,19 +301,13 @@ def lock_of(place: StoreLocation, store: Store, foreign: ForeignDirectory | None
 
 
 def timestamp_ms(text: str | None, option: str) -> int | None:
-    """What was typed for an option that takes a time, in ms; None where nothing was.
-
-    Raises:
-        UsageError: it is no time.
-    """
+    """What was typed for an option that takes a time, in ms; None where nothing was, UsageError where it is no time."""
     return parse_time(text, option) if text is not None else None
 
 
 def refuse_inside_store(target: Path, what: str, place: StoreLocation, log_directories: Iterable[str] = ()) -> None:
-    """Refuse to write a file into a store that is only read: it would stop a broker's start.
-
-    Raises:
-        RefusedError: it would lie in the store, or in a directory of its log.
+    """Refuse, as RefusedError, to write a file into a store that is only read, or its log: it would stop a broker's
+    start.
     """
     if place.path is None:
         return
@@ -375,10 +357,8 @@ def _given(
 
 
 def with_store_options(*left_out: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Make a command, which has each option in its signature, of a function that takes `store_options`.
-
-    Args:
-        left_out: options that the command does not have, named as parameters.
+    """Make a command, which has each option in its signature but those left out, of a function that takes
+    `store_options`.
     """
     options = {
         name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

@@ -73,10 +73,6 @@ def browse(
 
 
 def require_textual() -> None:
-    """Report a missing prerequisite in one line.
-
-    Raises:
-        UnsupportedError: Textual is not installed.
-    """
+    """Refuse, as UnsupportedError in one line, to run without Textual."""
     if find_spec("textual") is None:
         raise UnsupportedError(f"textual is not installed: {how_to_install('tui')}")

@@ -117,11 +117,7 @@ def dump(
 
 
 def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | None, messages: Messages) -> None:
-    """Write the rows of a target.
-
-    Raises:
-        typer.Exit: with 3 where a bad range was met, with 4 where something could not be read.
-    """
+    """Write the rows of a target; exit with 3 where a bad range was met, with 4 where something could not be read."""
     check_request(ask, target.kind, output)
     known = fields_of_kind(target.kind, ask.body)
     chosen = chosen_fields(fields, known)

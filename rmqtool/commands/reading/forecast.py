@@ -96,11 +96,7 @@ def forecast(
 
 
 def _demand_versions(before: str | None, after: str | None, broker_version: str | None) -> None:
-    """Refuse --from and --to that cannot work, before the store is opened.
-
-    Raises:
-        UsageError: a version is none that rmqtool knows, or the options exclude each other.
-    """
+    """Refuse --from and --to that exclude each other or name no version, before the store is opened."""
     if broker_version is not None:
         raise UsageError("--from and --to name the versions: leave --broker-version out")
     for name, version in (("--from", before), ("--to", after)):
@@ -138,10 +134,8 @@ def _show_preflight(
     output: OutputFormat,
     messages: Messages,
 ) -> Answer:
-    """Forecast both versions, give the reasons, and judge the start of the later one.
-
-    Raises:
-        UsageError: nothing shows the version of the store, which is that of --from, or it is that of --to.
+    """Forecast both versions, give the reasons, and judge the start of the later one; UsageError where nothing shows
+    the version of the store, which is that of --from, or it is that of --to.
     """
     later = rules_for(after or NEWEST)
     if before is None and not opened.is_version_known:

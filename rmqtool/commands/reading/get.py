@@ -117,11 +117,7 @@ def get(
 
 
 def check_question(question: Question) -> None:
-    """Whether it is exactly one question, and complete.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Refuse, as UsageError, what is not exactly one question, and complete."""
     ways = {
         "--queue-offset": question.queue_offset,
         "--message-id": question.message_id,

@@ -174,11 +174,6 @@ class _Output:
     def report(
         self, summary_json: dict[str, Any], files: Sequence[str], junit: Path | None, sarif: Path | None
     ) -> None:
-        """Write the findings and the summary.
-
-        Args:
-            files: of the store.
-        """
         rows = sorted(
             self._rows,
             key=lambda row: (row["file"], -1 if row["file_position"] is None else row["file_position"]),

@@ -161,11 +161,7 @@ class _Session:
     def go(
         self, interrupt: Interrupt, interval: float, until: float | None, *, once: bool, exit_on_finding: bool
     ) -> None:
-        """Look until the end of the run, and print its result.
-
-        Raises:
-            Exit: there were findings or alerts, or the last look could not read the store.
-        """
+        """Look until the end of the run, print its result, and exit by the findings, alerts and the last look."""
         watcher, looks, trouble, failed = self._watcher, 0, None, 0
         try:
             has_other_receiver = self.webhook is not None or self.textfile is not None

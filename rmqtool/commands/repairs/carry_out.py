@@ -253,10 +253,8 @@ def _staging(session: Session | None) -> Iterator[Path]:
 
 
 def demand_agreement(planned: PlannedRun) -> None:
-    """Show the plan and ask; a program is shown one that is refused.
-
-    Raises:
-        RefusedError: consent is missing, or a saved plan is another one.
+    """Show the plan and ask; a program is shown one that is refused, as RefusedError, for want of consent or as another
+    one than was saved.
     """
     request, plan, answer = planned.run.request, planned.plan, planned.answer()
     if request.output is OutputFormat.TABLE:
@@ -314,11 +312,7 @@ def _demand_whole_log(planned: PlannedRun) -> None:
 
 
 def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
-    """Ask whether the plan is to be carried out, and its losses accepted.
-
-    Raises:
-        RefusedError: the person does not agree, or nobody can be asked.
-    """
+    """Ask whether the plan is to be carried out, and its losses accepted; RefusedError where nobody agrees."""
     asks = sys.stdin.isatty() and not is_agreed
     for number, what in (
         (
@@ -405,11 +399,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _from_json(annotation: Any, value: Any, path: Path) -> Any:
-    """A value of the plan as the command line gives it.
-
-    Raises:
-        UnreadableError: it has another type, or is a number that no option takes.
-    """
+    """A value of the plan as the command line gives it; UnreadableError where no option takes it."""
     import msgspec
 
     def of_text(kind: type, text: Any) -> Any:

@@ -20,11 +20,7 @@ from rmqtool.store.directory import Store
 
 
 def _placed(file: Path) -> tuple[Path, str]:
-    """The store of a file, and the file's path in it.
-
-    Raises:
-        NotAStoreError: it does not lie where a broker keeps a file.
-    """
+    """The store of a file, and the file's path in it; NotAStoreError where a broker keeps none."""
     placed = place_in_store(file, directory=False)
     if placed is None:
         raise NotAStoreError(f"{file}: not in a store, or not a file that a broker reads")

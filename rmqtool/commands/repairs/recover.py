@@ -57,11 +57,7 @@ def recover(
 
 
 def recover_planner(repair: RepairRun, options: RecoverOptions) -> Planner:
-    """Makes the plan of `recover`.
-
-    Args:
-        options: what a person chose; the rest follows from the run.
-    """
+    """Makes the plan of `recover` by what a person chose; the rest of the options follows from the run."""
     options = replace(
         options,
         build=repair.build_options,

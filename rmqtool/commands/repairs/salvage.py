@@ -30,7 +30,7 @@ from rmqtool.repair.salvage.replica import Replica
 from rmqtool.repair.salvage.report import outcome_json, write_lost_found
 from rmqtool.report.bodies import BodyChoice, BodyForm
 from rmqtool.report.rows import single_rows
-from rmqtool.report.writers import JsonLinesWriter, OutputFormat, json_text
+from rmqtool.report.writers import JsonWriter, OutputFormat, json_text
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
@@ -87,11 +87,7 @@ def salvage(
 
 
 def salvage_planner(repair: RepairRun, options: SalvageOptions, *, saves_lost: bool = False) -> Planner:
-    """Makes the plan of `salvage`.
-
-    Args:
-        saves_lost: whether the bytes that the plan takes away are kept in a directory of the tool's own.
-    """
+    """Makes the plan of `salvage`; the bytes that it takes away may be kept in a directory of the tool's own."""
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         planned_salvage = plan_salvage(store, repair.opened.rules, staging, options, on_progress)
@@ -158,7 +154,7 @@ def _write(store: Store, version: str, place: Path, messages: Messages) -> int:
         with place.open("x", encoding="utf-8") as file, messages.progress("salvage: export", total=dump.readable_bytes):
             messages.interrupted = f"the store was not changed, and the incomplete {place} was removed"
             try:
-                writer = JsonLinesWriter(file)
+                writer = JsonWriter(file)
                 for row in single_rows(dump.rows()):
                     if row["type"] == "message" and row["prepared_transaction_offset"] != TOMBSTONE:
                         writer.write(row)

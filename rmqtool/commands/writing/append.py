@@ -91,11 +91,7 @@ class _Place:
         return replace(config, batch_topics=self.batch_topics, replication=replication)
 
     def look(self) -> Store:
-        """Survey the store.
-
-        Raises:
-            RefusedError: a directory that would be written is another store's.
-        """
+        """Survey the store; RefusedError where a directory that would be written is another store's."""
         store = survey_store(self.store, self.options.commitlog, self.options.index_slots, self.conf)
         directories, is_named = store.settings.commitlog_directories, bool(self.options.commitlog)
         foreign = foreign_directory(self.store, directories, self.conf, is_log_named=is_named)
@@ -247,10 +243,8 @@ def _report(
     *,
     only_refused: bool,
 ) -> int:
-    """Report the result of each put at once; return the number of messages that were not written.
-
-    Args:
-        only_refused: write no row of the others.
+    """Report the result of each put at once, or those that are refused only; return the number of messages that were
+    not written.
     """
     terminal = screen()
     rows = row_writer(output, sys.stdout, fields, width=terminal.table_width, color=terminal.color)

@@ -28,7 +28,6 @@ class QueueBar:
     unreadable: int = 0
 
     def add(self, messages: int | None, begin: int | None, end: int | None) -> None:
-        """Count one queue more."""
         self.queues += 1
         self.messages += messages or 0
         self.unreadable += messages is None
@@ -64,7 +63,6 @@ class QueueBars:
 
     @property
     def topics(self) -> int:
-        """Number of topics."""
         return len(self._topics)
 
     @property
@@ -82,8 +80,7 @@ class QueueBars:
     def figures(self, losses: Counter[str]) -> tuple[list[QueueBar], QueueBar | None]:
         """Topics with the greatest loss and the most messages first; and all others as one, if there are any.
 
-        Args:
-            losses: messages that a start would lose, by topic; it may name topics without a queue.
+        `losses` are messages that a start would lose, by topic; it may name topics without a queue.
         """
         topics = [*self._topics.values(), *(QueueBar(topic, None) for topic in losses if topic not in self._topics)]
         ordered = sorted(topics, key=lambda bar: (-losses[bar.topic], -bar.messages, bar.topic))

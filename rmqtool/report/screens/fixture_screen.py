@@ -31,7 +31,9 @@ def list_lines(
     yield ""
     yield "Damages: rmqtool fixture damage NAME DIR"
     columns = [[row["name"], row["harm"]] for row in damages]
-    texts = [[row["about"], f"causes {_causes(row)}; in {', '.join(row['recipes'])}"] for row in damages]
+    causes = [", ".join(row["findings"]) or "nothing that verify reports" for row in damages]
+    places = [f"causes {cause}; in {', '.join(row['recipes'])}" for row, cause in zip(damages, causes, strict=True)]
+    texts = [[row["about"], place] for row, place in zip(damages, places, strict=True)]
     yield from _table(
         ["damage", "harm"], columns, "what it does, the findings that it causes, and in which recipes", texts, width
     )
@@ -55,10 +57,6 @@ def _table(
             yield from field_lines("", first, _INDENT, width)
         for text in further:
             yield from field_lines("", text, _INDENT, width)
-
-
-def _causes(row: JsonObject) -> str:
-    return ", ".join(row["findings"]) or "nothing that verify reports"
 
 
 def _ranges(versions: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -181,11 +181,7 @@ class IndexFiles:
 
 
 def read_index(store: Store, account: Account, digest: LogDigest | None = None) -> IndexFiles:
-    """Check the index files of a store.
-
-    Args:
-        digest: recalls what was seen of files that are the same.
-    """
+    """Check the index files of a store; a digest recalls what was seen of files that are the same."""
     index = IndexFiles()
     slots, room = store.index_slot_count, store.index_entry_count
     empty, ordered = [], []

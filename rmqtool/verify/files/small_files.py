@@ -105,11 +105,7 @@ def extension_findings(store: Store) -> Iterator[Finding]:
 
 
 def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResult | None) -> Iterator[Finding]:
-    """Compare the checkpoint with log and queues.
-
-    Args:
-        log: the merged result of all splits; None where not all of the log was scanned.
-    """
+    """Compare the checkpoint with log and queues; `log` is as of `config_findings`."""
     store = context.store
     entry = store.first(FileKind.CHECKPOINT)
     if entry is None:

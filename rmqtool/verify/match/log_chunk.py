@@ -55,7 +55,6 @@ class RowsLookup:
         return np.asarray(by_name(self.rows)["tags_code"][at])
 
     def topic(self, row: Any) -> str:
-        """Name of a message's topic."""
         return topic_text(self.topics[int(row["topic_number"])])
 
     def describe(self, row: Any) -> str:
@@ -85,11 +84,7 @@ class ExpectedIndex(NamedTuple):
 
 
 class LogChunk:
-    """Gathers batches of one split.
-
-    Attributes:
-        left_out_bytes: of rows that are not judged, for a running broker may be writing them.
-    """
+    """Gathers batches of one split; rows that a running broker may be writing are left out, and their bytes counted."""
 
     def __init__(self, context: VerifyContext) -> None:
         self._context = context
@@ -158,11 +153,9 @@ class LogChunk:
         return {(entries.topic, entries.queue_id, entries.is_batch): entries for entries in self._extractor.entries()}
 
     def index(self) -> ExpectedIndex:
-        """The index entries."""
         columns: list[Any] = [np.concatenate(parts) for parts in zip(*self._index, strict=True)]
         return ExpectedIndex(*columns)
 
     def clear(self) -> None:
-        """Forget the chunk."""
         self._extractor.clear()
         self._index = []

@@ -57,9 +57,7 @@ def missing_findings(context: VerifyContext, runs: Sequence[Missing]) -> Iterato
 
 def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Finding]:
     """Zero files for which the log has no message: all of a queue from queue offset 0 on, or one after a queue's end.
-
-    Args:
-        runs: the messages of the whole log that have no unit.
+    The runs are the messages of the whole log that have no unit.
     """
     if not context.has_file_queues:
         return

@@ -81,11 +81,7 @@ class QueueFindings:
         self.all.append(new_finding)
 
     def add_rest(self, queue: QueueMap, first: Finding) -> None:
-        """Count units of a queue that are not described.
-
-        Args:
-            first: says it of the first of them, and how many they are.
-        """
+        """Count units of a queue that are not described; `first` says of the first one that it and how many are not."""
         number = self._rests.setdefault((queue.topic, queue.queue_id, queue.is_batch), len(self.all))
         if number == len(self.all):
             self.all.append(first)

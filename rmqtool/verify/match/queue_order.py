@@ -218,10 +218,8 @@ def _is_alone(queue_runs: Sequence[QueueRun]) -> bool:
 
 
 def _meets(offset_ranges: Sequence[tuple[int, int]], first: int, end: int) -> bool:
-    """True if any run has a queue offset in [first, end).
-
-    Args:
-        offset_ranges: the runs, sorted by their begin; each ends where the furthest of those up to it does.
+    """True if any run has a queue offset in [first, end); the ranges are sorted by their begin, and each ends where the
+    furthest of those up to it does.
     """
     at = bisect_right(offset_ranges, (first, first))
     return (at < len(offset_ranges) and offset_ranges[at][0] < end) or (at > 0 and offset_ranges[at - 1][1] > first)

@@ -142,11 +142,7 @@ class RecordPlaces:
         return first, first + (int(entries.batch_sizes[at]) if entries.is_batch else 1)
 
     def _around(self, name: TypedQueueKey, physical_offset: int, places: Iterable[int]) -> Neighbors:
-        """The neighbors of a record in a queue.
-
-        Args:
-            places: where units may point to neighbors outside the chunk.
-        """
+        """The neighbors of a record in a queue; `places` are where units may point to neighbors outside the chunk."""
         before, after = self._in_chunk(name, physical_offset)
         if before is None or after is None:
             next_to_known = [after[1] - 1] if after is not None else [before[1]] if before is not None else []

@@ -123,11 +123,7 @@ def _of_topic(
 
 
 def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> RemovedMessages:
-    """Tell messages without a unit apart.
-
-    Args:
-        runs: of the whole log, or of a range of it.
-    """
+    """Tell messages without a unit, of the whole log or of a range of it, apart."""
     if not context.has_all_queues or not runs:
         return RemovedMessages(list(runs))
     if context.shown_topics is not None:  # a topic with queues is taken for configured

@@ -51,10 +51,8 @@ _TEXTS: Final = {
 
 
 def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
-    """Findings about the rows of a chunk.
-
-    Args:
-        lost: messages that were in a damaged row, as the queues know them, by number of the row.
+    """Findings about the rows of a chunk; `lost` has by number of the row the messages that were in a damaged one, as
+    the queues know them.
     """
     findings = _damage(context, walk, lookup, lost)
     rows, messages, rules = lookup.rows, lookup.messages, context.rules
@@ -116,11 +114,7 @@ def batch_offset_findings(
 
 
 def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) -> list[Finding]:
-    """Records whose store time does not fit between their neighbors'.
-
-    Args:
-        before_ms: store time of the record before the chunk; 0 without one.
-    """
+    """Records whose store time does not fit between their neighbors'; before the chunk it is 0 without a record."""
     times = lookup.rows["store_timestamp_ms"][lookup.messages]
     if not len(times):
         return []

@@ -76,10 +76,8 @@ class _Counter:
 
 
 def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing], doubts: Doubts) -> Iterator[Finding]:
-    """Findings about records without a unit that stand where the log lacks exactly one other message.
-
-    Args:
-        runs: the messages of the whole log that have no unit.
+    """Findings about records without a unit, which these runs are, that stand where the log lacks exactly one other
+    message.
     """
     order = QueueOrder(begins_at_zero=bool(context.store.commitlog) and context.store.commitlog[0].start == 0)
     by_queue: defaultdict[TypedQueueKey, list[QueueRun]] = defaultdict(list)

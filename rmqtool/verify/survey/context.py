@@ -138,7 +138,6 @@ class VerifyContext:
         return next(segment for segment in reversed(self.store.commitlog) if segment.start <= physical_offset)
 
     def log_path(self, physical_offset: int) -> str:
-        """That file's path."""
         return self.log_segment(physical_offset).path
 
     def log_start(self, physical_offset: int) -> int:

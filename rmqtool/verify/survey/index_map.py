@@ -42,11 +42,7 @@ class SummedEntries(NamedTuple):
 
 @dataclass(frozen=True)
 class EntrySums:
-    """The sums of one file.
-
-    Attributes:
-        totals: of all entries below each multiple of `SAMPLE_EVERY`.
-    """
+    """The sums of one file; `totals` are of all entries below each multiple of `SAMPLE_EVERY`."""
 
     key: Array
     totals: Array
@@ -95,7 +91,6 @@ class IndexMap:
         return not (self.count or self.begin_timestamp_ms or self.end_timestamp_ms or self.end_physical_offset)
 
     def position(self, number: int) -> int:
-        """File position of an entry."""
         return entry_position(number, self.slot_count)
 
     def parts(self, open_file: Open, begin: int, end: int) -> Iterator[tuple[int, bytearray | SummedEntries]]:
@@ -114,10 +109,8 @@ class IndexMap:
         yield from self._read(open_file, [(stop, high)])
 
     def has_sum(self, summed: SummedEntries, first_number: int, expected: Sequence[Array]) -> bool:
-        """True if expected entries are those of a part, of which only the sum is at hand, as in `parts`.
-
-        Args:
-            expected: hashes, physical offsets and times, as many as were summed.
+        """True if expected entries (hashes, physical offsets and times) are those of a part, of which only the sum is
+        at hand, as in `parts`.
         """
         assert self.sums is not None, "a part was summed"
         kernel = load_kernel(KERNEL)

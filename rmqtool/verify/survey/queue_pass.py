@@ -78,7 +78,6 @@ class QueuePass:
         self._in_stale = False
 
     def run(self, open_file: Open) -> QueueMap:
-        """Read all files of the queue."""
         by_name = sorted(self.queue.segments, key=lambda segment: segment.entry.name)
         for segment, in_place in zip(self.queue.segments, by_name, strict=True):
             if segment.path != in_place.path and segment.entry.name != segment_name(segment.start):
@@ -313,11 +312,7 @@ _ALL: Final = 1 << 60
 
 
 class QueueLook:
-    """Looks at queues in files, plain ones or batch queues; any thread may do it.
-
-    Attributes:
-        queues: all of them.
-    """
+    """Looks at queues in files, plain ones or batch queues, of which it has all; any thread may do it."""
 
     def __init__(
         self, store: Store, account: Account, digest: LogDigest | None, log_minimum: int, *, is_batch: bool
@@ -329,7 +324,6 @@ class QueueLook:
         self._seen: list[object] = []
 
     def __call__(self, queue: QueueFiles) -> Seen[QueueMap]:
-        """Result for one queue."""
         store = self._store
         file_size = store.batch_file_size if self._is_batch else store.consumequeue_file_size
         one = QueuePass(queue, self._is_batch, file_size, store.commitlog_file_size, self._log_minimum, self._account)

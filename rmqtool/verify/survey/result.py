@@ -116,11 +116,8 @@ def merge(results: Iterable[SplitResult]) -> SplitResult:
 
 
 def _append(runs: list[Missing], run: Missing, last_runs: dict[TypedQueueKey, int]) -> None:
-    """Add a run, or lengthen the queue's last one, which is of another chunk: neither has another
-    message in between.
-
-    Args:
-        last_runs: number of each queue's last run.
+    """Add a run, or lengthen the queue's last one, whose number `last_runs` has and which is of another chunk: neither
+    has another message in between.
     """
     number = last_runs.get(run.queue)
     last = runs[number] if number is not None else None
@@ -176,7 +173,6 @@ class Summary:
     removed_before: Mapping[str, int] = field(default_factory=dict)
 
     def add(self, new_finding: Finding) -> None:
-        """Count a finding."""
         self.findings[new_finding.id] += 1
         self.severities[new_finding.severity.value] += 1
 
