@@ -21,7 +21,7 @@ from typer.main import get_command
 
 import rmqtool
 from rmqtool.answer.exit_codes import ExitCode
-from rmqtool.commands.closed_pipe import survive_closed_pipes
+from rmqtool.commands.closed_pipe import surviving
 from rmqtool.commands.command_list import COMMANDS
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import run as run_options
@@ -181,7 +181,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """What the console script `rmqtool` runs."""
-    survive_closed_pipes()
+    sys.stdout, sys.stderr = surviving(sys.stdout), surviving(sys.stderr)
     keep_freed_memory()
     os.environ.setdefault(*_ONE_BLAS_THREAD)
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)

@@ -39,11 +39,6 @@ class PipeOutput(io.FileIO):
             return memoryview(data).nbytes
 
 
-def survive_closed_pipes() -> None:
-    """Put standard output and standard error of this process on outputs of this kind."""
-    sys.stdout, sys.stderr = _surviving(sys.stdout), _surviving(sys.stderr)
-
-
 @contextmanager
 def reader_needed() -> Iterator[None]:
     """Within, output that nobody reads raises BrokenPipeError."""
@@ -69,7 +64,8 @@ def ends_unread(code: ExitCode) -> Iterator[None]:
         raise typer.Exit(code) from error
 
 
-def _surviving(stream: TextIO) -> TextIO:
+def surviving(stream: TextIO) -> TextIO:
+    """A standard stream on an output of this kind."""
     if not isinstance(stream, io.TextIOWrapper):  # closed, or replaced by whoever runs this
         return stream
     stream.flush()

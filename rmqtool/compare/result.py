@@ -112,13 +112,8 @@ class Comparison:
             return False
         if self.topics_differ:
             return False
-        return self.by_messages or (self.is_same_log and not self.queue_differences and not self.config_differences)
-
-    @property
-    def is_same_log(self) -> bool:
-        """True if both logs have equal start, end and records."""
-        same_begin = self.a.totals.begin == self.b.totals.begin
-        return same_begin and self.relation is Relation.EQUAL
+        is_same_log = self.a.totals.begin == self.b.totals.begin and self.relation is Relation.EQUAL
+        return self.by_messages or (is_same_log and not self.queue_differences and not self.config_differences)
 
     def as_json(self) -> dict[str, Any]:
         """The object of `diff --format json`."""

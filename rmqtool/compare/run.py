@@ -104,15 +104,10 @@ def compare(
     last = max((part.begin + part.size for part in parts), default=1)
     width = np.int64(-(-(last - first) // count))
 
-    def by_identity(rows: Array) -> Array:
-        return (rows["identity"] % np.uint64(count)).astype(np.int64)
-
-    def by_place(rows: Array) -> Array:
-        return (rows["physical_offset"] - first) // width
-
+    room = (options.folder, options.memory_max)
     with (
-        Spill(count, by_identity, options.folder, options.memory_max) as spill,
-        Spill(count, by_place, options.folder, options.memory_max) as pairs,
+        Spill(count, lambda rows: (rows["identity"] % np.uint64(count)).astype(np.int64), *room) as spill,
+        Spill(count, lambda rows: (rows["physical_offset"] - first) // width, *room) as pairs,
     ):
         sink: Sink = spill if has_rows else NullSink()
         whole = RangeOutcome()
@@ -293,11 +288,11 @@ class NullSink:
         """Forget them."""
 
 
+@dataclass
 class RowList:
     """A sink that keeps the rows of both sides."""
 
-    def __init__(self) -> None:
-        self.blocks: tuple[list[Array], list[Array]] = [], []
+    blocks: tuple[list[Array], list[Array]] = field(default_factory=lambda: ([], []))
 
     def take(self, side: int, rows: Array) -> None:
         self.blocks[side].append(rows)

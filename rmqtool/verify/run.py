@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -54,7 +54,7 @@ from rmqtool.verify.files.lost_configs import lost_configs, topics_of_nobody
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.match.missing_units import missing_findings, missing_in_files, second_findings, zero_queues
 from rmqtool.verify.match.removed_messages import RemovedMessages, removed_messages
-from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
+from rmqtool.verify.match.split_check import SplitCheck, check_in_parallel
 from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_header_findings
 from rmqtool.verify.survey.context import Depth, VerifyContext, VerifyOptions
 from rmqtool.verify.survey.database_pass import DatabaseQueues, database_findings, log_end_findings
@@ -140,7 +140,10 @@ class _Verifier:
         for files in left_out_files(self.store, self._side_kinds):
             self._leave_out(files)
         configs = read_store_configs(self.store)
-        context = self._context(configs, self._check_queues(), self._check_index(), self._check_second_database())
+        queues, index = self._check_queues(), self._check_index()
+        second = self.store.second_database if self._looks_beside else None
+        of_second = self._check_database(second) if second is not None else None
+        context = self._context(configs, queues, index, of_second)
         if context.live_end is not None:
             self._leave_out(_part_of_log("a broker is writing to the end of the log"))
         newest = [reach.newest_record(context)]
@@ -209,13 +212,17 @@ class _Verifier:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
         whole = whole_topics(configs[TOPICS]) if TOPICS in configs else None
         batch = frozenset(map(topic_bytes, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
+        rules = self.rules
+        has_light_queues = any(topic.startswith(LMQ_PREFIX) for topic, _ in self.store.queues)
+        if rules.multi_dispatch is MultiDispatch.NONE and has_light_queues:  # written by a version that knows them
+            rules = replace(rules, multi_dispatch=rules_for(NEWEST).multi_dispatch)
         context = VerifyContext(
             self.store,
             self.rules,
             self.options,
-            DispatchSettings(
-                self._dispatch_rules(), batch_topics=frozenset() if self.store.queue_database else batch
-            ).with_entered(self.store),
+            DispatchSettings(rules, batch_topics=frozenset() if self.store.queue_database else batch).with_entered(
+                self.store
+            ),
             queues.plain,
             queues.batch,
             queues.order,
@@ -230,17 +237,10 @@ class _Verifier:
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
             context = replace(context, live_end=newest + size if newest >= 0 else self.store.log_start)
-        if second is None:
+        if second is None or second.order is None:  # no database beside files, or none that can be compared
             return context
         of_second = replace(context, queues=second.plain, order=second.order, dispatched_end=second.dispatched)
         return replace(context, second=replace(of_second, batch_queues={}, index=()))
-
-    def _dispatch_rules(self) -> BrokerRules:
-        """Rules by which the queues may have been written: where there are light queues, those that know them."""
-        is_known = self.rules.multi_dispatch is not MultiDispatch.NONE
-        if is_known or not any(topic.startswith(LMQ_PREFIX) for topic, _ in self.store.queues):
-            return self.rules
-        return replace(self.rules, multi_dispatch=rules_for(NEWEST).multi_dispatch)
 
     def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
         """Offset after the start of the last record that was dispatched, as far as queues and index show it."""
@@ -273,12 +273,6 @@ class _Verifier:
             maps.add(queue_key(queue.topic, queue.queue_id), queue)
         self._seen_files += look.seen
         return maps
-
-    def _check_second_database(self) -> _CheckedQueues | None:
-        """Check the database of a store with queues in files too; None without one that can be compared."""
-        second = self.store.second_database if self._looks_beside else None
-        queues = self._check_database(second) if second is not None else None
-        return queues if queues is not None and queues.order is not None else None
 
     def _check_database(self, database: QueueDatabase) -> _CheckedQueues:
         self._say(database_findings(database, self.store.log_start))
@@ -343,7 +337,12 @@ class _Verifier:
         }
         fresh = [(table.splits[number], segments[number].path) for number in numbers if known[number] is None]
         done_bytes, total = 0, sum(split.source.size for split, _ in fresh)
-        results = self._checked(SplitCheck(context, table.scan, until), fresh)
+        check = SplitCheck(context, table.scan, until)
+        results: Iterator[SplitResult | None]
+        if self._runner is self._threads:  # of this process, which share a large split; other runners get it whole
+            results = check_in_parallel(check, fresh, self._threads, self.options.parts)
+        else:
+            results = self._runner.map(check, fresh)
         for number in numbers:
             known_result = known.pop(number)
             result = known_result or next(results)
@@ -358,12 +357,6 @@ class _Verifier:
             if self._on_progress is not None:
                 self._on_progress(done_bytes, total)
             yield result
-
-    def _checked(self, check: SplitCheck, splits: Sequence[SplitFile]) -> Iterator[SplitResult | None]:
-        """Results of splits, in order; threads of this process share a large one, other runners get it whole."""
-        if self._runner is not self._threads:
-            return self._runner.map(check, splits)
-        return check_in_parallel(check, splits, self._threads, self.options.parts)
 
     def _chosen(self, count: int) -> list[int]:
         """Numbers of the splits that slice and sample leave."""

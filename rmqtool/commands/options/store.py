@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -27,7 +27,7 @@ from rmqtool.memory import settle
 from rmqtool.quantities import JAVA_INT_MAX
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
-from rmqtool.store.config.broker_conf import BrokerConf, ReadSettings, broker_conf, read_broker_conf, with_properties
+from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf, with_properties
 from rmqtool.store.directory import Settings, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
@@ -35,25 +35,6 @@ from rmqtool.store.log_owner import ForeignDirectory, foreign_directory
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
 from rmqtool.times import parse_time
-
-
-def named_conf(
-    path: Path | None, texts: Sequence[str], reads: ReadSettings, recorded: Mapping[str, str] | None = None
-) -> BrokerConf | None:
-    """What the broker's properties file says, and what a person says instead; None where nothing does.
-
-    Args:
-        texts: settings that go before those of the file, each as KEY=VALUE.
-        recorded: the file's properties where there is no file.
-
-    Raises:
-        UnreadableError: the file may not be read, or is none.
-        UsageError: a person names a setting that no version has.
-    """
-    refuse_unknown_settings(texts)
-    conf = None if recorded is None else broker_conf(recorded, reads=reads)
-    conf = read_broker_conf(path, reads) if path is not None else conf
-    return with_properties(conf, texts, reads) if texts else conf
 
 
 def refuse_bad_settings(conf: BrokerConf, rules: BrokerRules | None) -> None:
@@ -223,9 +204,14 @@ def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: b
         options = replace(options, broker_version=options.broker_version or place.broker_version)
     refuse_bundle(place if isinstance(place, Path) else place.path)
     rules = rules_for(options.broker_version) if options.broker_version is not None else None
-    recorded = place.properties if isinstance(place, BundleLocation) else None
-    shown = shareable_settings(recorded) if recorded is not None else None
-    conf = named_conf(options.broker_conf, options.properties, read_settings(rules), shown)
+    refuse_unknown_settings(options.properties)
+    reads, conf = read_settings(rules), None
+    if isinstance(place, BundleLocation) and place.properties is not None:
+        conf = broker_conf(shareable_settings(place.properties), reads=reads)
+    if options.broker_conf is not None:
+        conf = read_broker_conf(options.broker_conf, reads)
+    if options.properties:
+        conf = with_properties(conf, options.properties, reads)
     store = survey_store(place, options.commitlog, options.index_slots, conf, options.sizes)
     foreign = None
     if isinstance(store.view, DirectoryView):

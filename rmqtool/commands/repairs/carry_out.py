@@ -138,7 +138,8 @@ def carry_out(run: RepairRun, planner: Planner) -> None:
             raise WriteError(f"{error}; the store was not changed{room if is_full else ''}") from error
         plan, repair = planned.plan, planned.repair
         if request.save is not None:
-            save_plan(request.save, plan, run.options)
+            saved = {**plan.to_json(), "options": dict(run.options)}
+            replace_own(request.save, OwnFile.PLAN, json_text(saved, indent=2) + "\n")
         is_idle = plan.is_empty and request.copy is None
         if is_idle or request.dry_run or request.save is not None or repair.damage:
             answer = planned.answer()
@@ -338,16 +339,6 @@ def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
 
 _LEAVES_PLAN_ALONE: Final = frozenset({"master", "conf", "show_lost"})
 """Options that say where a plan is made or how it is shown, and not what it is."""
-
-
-def save_plan(path: Path, plan: Plan, options: Mapping[str, Any]) -> None:
-    """Write a plan and the options that it was made with.
-
-    Raises:
-        RefusedError: a file that is no plan is there.
-        WriteError: it cannot be written.
-    """
-    replace_own(path, OwnFile.PLAN, json_text({**plan.to_json(), "options": dict(options)}, indent=2) + "\n")
 
 
 def options_to_save(own: Iterable[Parameter], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,12 +115,6 @@ def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpo
                 yield finding("index.would-be-dropped", file.path, text, count=max(1, file.count))
 
 
-def zero_files(paths: Iterable[str]) -> Iterator[Finding]:
-    """Index files of zeros where a broker would have made none."""
-    for path in paths:
-        yield finding("index.zero-file", path, "only zeros, beside other index files")
-
-
 def misordered_files(files: Iterable[IndexMap]) -> Iterator[Finding]:
     """Index files, in the order of their names, that begin before the end of an earlier one."""
     newest: IndexMap | None = None
@@ -202,7 +196,8 @@ def read_index(store: Store, account: Account, digest: LogDigest | None = None) 
                 ordered.append(file)
     index.findings += misordered_files(ordered)
     # A broker makes the first file before it has any key for it.
-    index.findings += zero_files(empty if len(empty) < len(store.index_files) else empty[1:])
+    for path in empty if len(empty) < len(store.index_files) else empty[1:]:
+        index.findings.append(finding("index.zero-file", path, "only zeros, beside other index files"))
     return index
 
 

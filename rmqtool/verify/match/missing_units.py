@@ -87,7 +87,7 @@ def _whole_queue(context: VerifyContext, key: TypedQueueKey, runs: list[Missing]
     say = partial(finding, topic=name, queue_id=queue_id, count=count)
     if unsafe_name(name):
         text = f"{counted(count, 'message')} of a topic whose name cannot be the name of a directory"
-        yield say("consumequeue.unsafe-name", context.log_path(first.physical_offset), text)
+        yield say("consumequeue.unsafe-name", context.log_segment(first.physical_offset).path, text)
         return
     behind = sum(run.message_count for run in runs if run.physical_offset >= context.dispatched_end)
     if behind == count:

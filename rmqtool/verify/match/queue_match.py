@@ -291,11 +291,12 @@ class QueueMatch:
             physical_offset, text = int(row["physical_offset"]), self.lookup.describe(row)
             claimed = f"{queue.name} at queue offset {_claimed_offset(mismatch)}"
             self.doubtful.append(physical_offset)
+            segment = self.context.log_segment(self.lookup.begin)
             return finding(
                 "commitlog.doubtful-header",
-                self.context.log_path(self.lookup.begin),
+                segment.path,
                 f"{text}, but the log lacks {claimed} there, and its unit points here",
-                file_position=physical_offset - self.context.log_start(self.lookup.begin),
+                file_position=physical_offset - segment.start,
                 physical_offset=physical_offset,
                 length=size,
                 topic=queue.topic,

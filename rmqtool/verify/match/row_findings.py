@@ -121,7 +121,7 @@ def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) ->
     around = np.concatenate([[before_ms or times[0]], times])
     findings = []
     first = lookup.rows[lookup.messages[0]]
-    if times[0] == 0 and first["physical_offset"] == context.log_start(int(first["physical_offset"])):
+    if times[0] == 0 and first["physical_offset"] == context.log_segment(int(first["physical_offset"])).start:
         text = "store time 0 in the first record of the file: recovery never starts at this file"
         findings.append(_at(context, "commitlog.store-time-regress", first, text, found="0"))
     for index in np.flatnonzero(np.diff(around) < -REGRESS_MARGIN_MS).tolist():

@@ -72,7 +72,7 @@ def check_part(walk: Walk, context: VerifyContext, path: str) -> PartResult:
     chunk, of_queues, of_second = LogChunk(context), QueueFindings(), QueueFindings()
     for batch in walk.batches():
         chunk.take(batch)
-        if chunk.is_full:
+        if chunk.extractor.is_full:
             _compare_chunk(walk, context, chunk, result, of_queues, of_second)
     _compare_chunk(walk, context, chunk, result, of_queues, of_second)
     result.findings += of_queues.all
@@ -137,7 +137,7 @@ def _compare_chunk(
     of_second: QueueFindings,
 ) -> None:
     """Compare a chunk with queues, database and index, add the result, and forget the chunk."""
-    if chunk.is_empty:
+    if not chunk.extractor.row_count:
         return
     lookup = chunk.lookup()
     lost: dict[int, list[str]] = {}
@@ -178,7 +178,7 @@ def _compare_chunk(
 
 def _agrees(context: VerifyContext, chunk: LogChunk, lookup: RowsLookup) -> bool:
     """True if the units of all queues are those of the chunk, as far as that is seen without reading each queue."""
-    messages = chunk.plain_messages() if context.order is not None and not context.batch_queues else None
+    messages = chunk.extractor.plain_messages() if context.order is not None and not context.batch_queues else None
     if context.order is None or messages is None:
         return False
     return context.order.agrees(lookup.begin, lookup.end, messages, lookup.topics)

@@ -215,13 +215,9 @@ class QueueMap:
     def name(self) -> str:
         return f"{self.topic}/{self.queue_id}"
 
-    def file_at(self, place: int) -> UnitFile | None:
-        """The file that holds a place."""
-        return next((file for file in self.files if file.first <= place < file.end), None)
-
     def position(self, place: int) -> tuple[str, int | None]:
         """File and file position of a place; the directory where no file holds it."""
-        file = self.file_at(place)
+        file = next((file for file in self.files if file.first <= place < file.end), None)
         return (file.path, (place - file.first) * self.unit_size) if file else (self.directory, None)
 
     def read(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:

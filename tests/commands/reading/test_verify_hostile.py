@@ -238,6 +238,6 @@ def test_queue_files_that_are_cut_while_it_runs_end_nothing(
             os.truncate(file, 0)
         return newest_record(context)
 
-    monkeypatch.setattr("rmqtool.verify.run.newest_record", cut_before)
+    monkeypatch.setattr("rmqtool.verify.run.reach.newest_record", cut_before)
     ran = rmqtool("verify", store, "--threads", "1", "--format", "json")
     assert ran.code == 3, ran.err
