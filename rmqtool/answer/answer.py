@@ -56,11 +56,8 @@ class StoreVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class MissingLog:
-    """A commit log, or a directory of it, that is not where it is looked for.
-
-    Attributes:
-        text: what is missing, as a sentence.
-        options: name directories in which the log may be; empty where none is known.
+    """A commit log, or a directory of it, that is not where it is looked for, as a sentence; options with directories
+    in which it may be, where any is known.
     """
 
     text: str
@@ -161,11 +158,8 @@ def _some(texts: list[str] | tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class NextStep:
-    """Next step for a person.
-
-    Attributes:
-        command: what to type; None where no command helps.
-        needs_decision: whether only a person can say what to do.
+    """Next step for a person: what to type, or None where no command helps; and whether only a person can say what to
+    do.
     """
 
     command: str | None

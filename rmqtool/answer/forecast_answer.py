@@ -237,11 +237,8 @@ def _step(
 def step_after_forecast(
     line: CommandLine, assessment: Assessment, repair: str, unknown: Sequence[str] = ()
 ) -> NextStep:
-    """Next step before a broker is started, where one command keeps the messages that a start would lose.
-
-    Args:
-        repair: that command.
-        unknown: see `repair_step`.
+    """Next step before a broker is started, where the repair keeps the messages that a start would lose; `unknown` as
+    of `repair_step`.
     """
     if (step := blocked_step(assessment)) is not None:
         return step

@@ -17,12 +17,8 @@ from rmqtool.store.view import DirectoryView
 
 @dataclass(frozen=True)
 class CommandLine:
-    """Makes command lines that a person can type next about one store.
-
-    Attributes:
-        store: as it is typed.
-        options: that the store needs to be opened rightly, as they are typed.
-        is_local: whether commands that write accept it.
+    """Makes command lines that a person can type next about one store: its name, and options it needs, as they are
+    typed; commands that write accept a local one.
     """
 
     store: str

@@ -64,12 +64,8 @@ class Differences:
 
 
 def join(spill: Spill, pairs: Spill, limit: int) -> dict[Kind, Differences]:
-    """Join all partitions.
-
-    Args:
-        spill: rows of both logs by identity.
-        pairs: takes what both have in the same queue, for `find_reordered`.
-        limit: messages of each kind that are kept.
+    """Join all partitions of the rows of both logs, and keep so many messages of each kind; `pairs` takes what both
+    have in the same queue, for `find_reordered`.
     """
     differences = {kind: Differences(limit) for kind in Kind}
     for number in range(spill.partition_count):

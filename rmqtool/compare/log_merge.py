@@ -84,11 +84,8 @@ class Sink(Protocol):
 
 
 class LogMerge:
-    """Merges one part of two logs.
-
-    Attributes:
-        differing: where they differ, or only one has something.
-        unresolved_blocks: blocks that differ and of which one side has digests only.
+    """Merges one part of two logs, and keeps where they differ, or only one has something, and how many blocks differ
+    of which one side has digests only.
     """
 
     def __init__(self, sink: Sink) -> None:

@@ -66,12 +66,7 @@ class BlockStream(Protocol):
 
 
 class LogSide(Protocol):
-    """A log that is compared.
-
-    Attributes:
-        files: in order, none inside another.
-        has_rows: whether blocks have rows.
-    """
+    """A log that is compared: files in order, none inside another, whose blocks have rows or digests only."""
 
     @property
     def files(self) -> Sequence[Span]: ...
@@ -299,13 +294,8 @@ _DENSE_MAX: Final = 1 << 20
 
 
 class FileBlocks:
-    """The blocks of one file.
-
-    Args:
-        numbers: gives the rows their queue numbers.
-
-    Attributes:
-        totals: of the file, once all blocks were taken.
+    """The blocks of one file, whose rows get their queue numbers by `numbers`; totals are of the file, once all were
+    taken.
     """
 
     def __init__(

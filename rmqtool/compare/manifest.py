@@ -148,15 +148,8 @@ def write_manifest(
     has_rows: bool,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Description:
-    """Write a manifest; one that is there is replaced once the new one is whole.
-
-    Args:
-        subject: whose log is that of a store.
-        has_rows: keep a digest of each message, and not of blocks only.
-
-    Raises:
-        RefusedError: another file is there.
-        WriteError: the file cannot be written.
+    """Write a manifest with a digest of each message, or of blocks only; one that is there is replaced once the new one
+    is whole. Errors as of `replaced_own`.
     """
     log = subject.log
     assert isinstance(log, StoreLog)

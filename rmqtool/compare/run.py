@@ -84,14 +84,10 @@ def compare(
     on_progress: Callable[[int, int], None] | None = None,
     runner: Runner | None = None,
 ) -> Comparison:
-    """Compare two sides; neither is changed.
+    """Compare two sides; neither is changed. The parts are compared by threads of this process, or by the runner, and
+    what is not at the same place comes back here.
 
-    Args:
-        runner: compares the parts; None is threads of this process. What is not at the same place comes back here.
-
-    Raises:
-        UnreadableError: a manifest turns out to be damaged.
-        WriteError: temporary files cannot be written.
+    UnreadableError if a manifest turns out to be damaged, WriteError if temporary files cannot be written.
     """
     sides = a.log, b.log
     parts = cut(a.log.files, b.log.files)
@@ -237,13 +233,7 @@ class LogRange:
 
 @dataclass
 class RangeOutcome:
-    """Outcome of one part; `merge` is associative over parts in the order of the log.
-
-    Attributes:
-        totals: of both sides, as far as they were read.
-        differing: where the logs differ, or only one has something.
-        unresolved_blocks: blocks that differ, of which one side has digests only.
-    """
+    """Outcome of one part, as `Comparison` has it of all; `merge` is associative over parts in the order of the log."""
 
     totals: tuple[LogTotals, LogTotals] = field(default_factory=lambda: (LogTotals(), LogTotals()))
     differing: RangeList = field(default_factory=RangeList)

@@ -72,11 +72,8 @@ class Request:
 
 @dataclass
 class RowSource(ABC):
-    """Gives the rows of a target's files, and afterwards the problems.
-
-    Attributes:
-        problems: what could not be read or shown, as sentences.
-        bad_ranges: how many bad ranges and meaningless rows have been met.
+    """Gives the rows of a target's files, and afterwards the problems, as sentences, and how many bad ranges and
+    meaningless rows were met.
     """
 
     target: Target

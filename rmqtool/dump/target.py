@@ -124,12 +124,8 @@ class TargetOptions:
 
 
 def find_target(place: StoreLocation, options: TargetOptions) -> Target:
-    """Target at a path.
-
-    Raises:
-        NotAStoreError: nothing, or nothing of a broker.
-        UnreadableError: it may not be read.
-        UnsupportedError: it is recognized, and not decoded.
+    """Target at a path; NotAStoreError where nothing of a broker is, UnreadableError where it may not be read, and
+    UnsupportedError where it is recognized, and not decoded.
     """
     path = place.path
     if path is None:

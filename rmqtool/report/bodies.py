@@ -46,12 +46,8 @@ class MessageFacts(NamedTuple):
 
 
 class DecodedBody(NamedTuple):
-    """A body as a decoder reads it.
-
-    Attributes:
-        value: any JSON; None where there is none.
-        decoder: name of the one that read it, or did not manage to; None where none of several did.
-        error: why it was not decoded, as a sentence.
+    """A body as a decoder reads it, any JSON, or why it was not decoded, as a sentence; with the name of the decoder
+    that read it, or did not manage to.
     """
 
     value: Any

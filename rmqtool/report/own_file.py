@@ -47,11 +47,8 @@ class OwnFile(Enum):
 
 
 def open_own(path: Path, kind: OwnFile, flags: int = os.O_RDONLY) -> int | None:
-    """A descriptor of a file of a kind; None where no file is there.
-
-    Raises:
-        RefusedError: something else is there.
-        UnreadableError: it may not be opened.
+    """A descriptor of a file of a kind; None where no file is there, RefusedError where something else is, and
+    UnreadableError where it may not be opened.
     """
     try:
         descriptor = os.open(path, flags | _OPEN_FLAGS)
@@ -96,11 +93,7 @@ def read_own(path: Path, kind: OwnFile, size_max: int) -> bytes | None:
 @contextmanager
 def replaced_own(path: Path, kind: OwnFile) -> Iterator[BinaryIO]:
     """Write a file of a kind beside its place; it is on the disk and renamed at the end, or nothing is left of it.
-
-    Raises:
-        RefusedError: something else is there.
-        UnreadableError: what is there may not be read.
-        WriteError: it cannot be written.
+    Errors as of `open_own`, and WriteError if it cannot be written.
     """
     demand_own(path, kind)
     beside = path.with_name(f".{path.name}.{os.getpid()}")

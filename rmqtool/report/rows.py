@@ -87,16 +87,11 @@ def message_row(
     physical_offset: int,
     body_crc_ok: bool | None = None,
 ) -> DumpRow:
-    """The row of one message.
+    """The row of one message; "stale" is one after the end of the commit log, `finding` the id of what is wrong with
+    it.
 
-    Args:
-        row_type: "message", or "stale" for a record after the end of the commit log.
-        finding: id of what is wrong with it.
-        physical_offset: where it lies, which need not be what it says of itself.
-        body_crc_ok: known already; else the body is read for it.
-
-    Raises:
-        UnreadableError: the disk does not give the body that is to be checked.
+    It may lie elsewhere than it says of itself. Where nobody knows whether its CRC is right, the body is read for it:
+    UnreadableError if the disk does not give it.
     """
     row: DumpRow = {"type": row_type, "physical_offset": physical_offset, "finding": finding}
     if body_crc_ok is not None:

@@ -142,12 +142,8 @@ def row_writer(
     width: int | None = None,
     color: bool = False,
 ) -> RowWriter:
-    """The writer of a form: table, json, jsonl, csv or csv-raw.
-
-    Args:
-        all_fields: every field that a row may have, which are CSV's columns.
-        fields: those that a person asked for, in this order.
-        width: columns of the terminal; None where there is none.
+    """The writer of a form, with the fields that a person asked for, in this order; CSV's columns are else all that a
+    row may have. Without a width there is no terminal.
     """
     if OutputFormat(form).is_csv:
         return CsvWriter(stream, fields or all_fields, is_raw=form == OutputFormat.CSV_RAW)

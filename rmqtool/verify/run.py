@@ -79,15 +79,11 @@ def verify_store(
     on_progress: OnProgress | None = None,
     runner: Runner | None = None,
 ) -> Summary:
-    """Check a store; nothing in it is changed.
+    """Check a store; nothing in it is changed. Each finding is told, file by file within each step. The splits of the
+    log are checked by as many threads as the options say, or by the runner.
 
-    Args:
-        on_finding: called with each finding, file by file within each step.
-        runner: what checks the splits of the log; None: as many threads as the options say.
-
-    Raises:
-        RefusedError, UnreadableError: the state file is none, lies in the store, or cannot be used.
-        AssertionError: the program lost count of a file's bytes.
+    RefusedError or UnreadableError if the state file is none, lies in the store, or cannot be used; AssertionError if
+    the program lost count of a file's bytes.
     """
     options = options or VerifyOptions()
     threads = ThreadRunner(options.threads)
@@ -487,11 +483,8 @@ class State:
 
     @classmethod
     def load(cls, path: Path | None, rules: str, depth: str, root: str) -> State:
-        """The state in a file; an empty one where there is none, or it is of other rules.
-
-        Raises:
-            RefusedError: the file is no state of `verify`, or would lie in the store.
-            UnreadableError: it may not be read.
+        """The state in a file; an empty one where there is none, or it is of other rules. RefusedError if the file is
+        no state of `verify`, or would lie in the store, UnreadableError if it may not be read.
         """
         state = cls(path, rules, depth)
         if path is None:
@@ -529,12 +522,7 @@ class State:
         return result if _can_be(result, segment) else None
 
     def add(self, segment: Segment, result: SplitResult) -> None:
-        """Remember a split and write the file.
-
-        Raises:
-            RefusedError: another file is there.
-            WriteError: it cannot be written.
-        """
+        """Remember a split and write the file; errors as of `replace_own`."""
         if self.path is None:
             return
         stored = {

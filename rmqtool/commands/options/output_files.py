@@ -19,14 +19,8 @@ def refuse_dash(option: str, path: Path) -> None:
 
 
 def demand_writable(files: Mapping[str, Path | None]) -> None:
-    """Refuse files that cannot be written; what there is stays as it is.
-
-    Args:
-        files: by the option that names them; None where it was not given.
-
-    Raises:
-        UsageError: one is `-`.
-        WriteError: one cannot be written.
+    """Refuse files that cannot be written, by the options that name them: UsageError for `-`, else WriteError. What
+    there is stays as it is.
     """
     for option, path in files.items():
         if path is not None:
@@ -46,16 +40,8 @@ def demand_writable(files: Mapping[str, Path | None]) -> None:
 
 
 def demand_own_files(files: Mapping[str, tuple[Path | None, OwnFile]]) -> None:
-    """Refuse files for later runs that would take the place of something else, or cannot be written.
-
-    Args:
-        files: by the option that names them; None where it was not given.
-
-    Raises:
-        UsageError: one is `-`.
-        RefusedError: something else is there.
-        UnreadableError: what is there may not be read.
-        WriteError: one cannot be written.
+    """Refuse files for later runs that would take the place of something else, or cannot be written; errors as of
+    `demand_writable` and `open_own`.
     """
     for option, (path, kind) in files.items():
         if path is not None:
@@ -67,13 +53,7 @@ def demand_own_files(files: Mapping[str, tuple[Path | None, OwnFile]]) -> None:
 
 
 def demand_new(option: str, path: Path) -> None:
-    """Refuse a file that is there already, or cannot be made.
-
-    Raises:
-        UsageError: it is `-`.
-        RefusedError: it is there.
-        WriteError: it cannot be made.
-    """
+    """Refuse a file that is there already, as RefusedError, or cannot be made; errors as of `demand_writable`."""
     refuse_dash(option, path)
     if os.path.lexists(path):
         raise RefusedError(f"{option}: {path}: already exists; nothing was written")
@@ -81,12 +61,7 @@ def demand_new(option: str, path: Path) -> None:
 
 
 def write_new(option: str, path: Path, text: str) -> None:
-    """Write a file that was not there before, whole or not at all.
-
-    Raises:
-        RefusedError: it is there.
-        WriteError: it cannot be written.
-    """
+    """Write a file that was not there before, whole or not at all; RefusedError or WriteError as of `demand_new`."""
     try:
         with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
             try:
@@ -103,12 +78,7 @@ def write_new(option: str, path: Path, text: str) -> None:
 
 
 def demand_directory(option: str, path: Path) -> None:
-    """Refuse a directory that cannot be made or written into; it is not made.
-
-    Raises:
-        UsageError: it is `-`.
-        WriteError: it cannot.
-    """
+    """Refuse a directory that cannot be made or written into; it is not made. Errors as of `demand_writable`."""
     refuse_dash(option, path)
     nearest = path.absolute()
     while not nearest.exists() and nearest != nearest.parent:

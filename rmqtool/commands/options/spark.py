@@ -41,15 +41,11 @@ ConfOption = Annotated[list[str] | None, option("--conf K=V", "Spark setting; re
 
 @contextmanager
 def spark(master: str, conf: list[str] | None, messages: Messages, what: str | None = None) -> Iterator[Any]:
-    """A Spark session for a command, stopped at its end.
+    """A Spark session for a command, stopped at its end; `what` stands beside the bar over tasks, unless the command
+    has one.
 
-    Args:
-        what: stands beside the bar over tasks; None where the command has a bar of its own.
-
-    Raises:
-        UsageError: a setting is not K=V, or memory is limited.
-        UnsupportedError: Java or pyspark is missing or too old.
-        SparkError: Spark failed.
+    UsageError if a setting is not K=V, or memory is limited; UnsupportedError if Java or pyspark is missing or too old;
+    SparkError if Spark failed.
     """
     if memory_budget().is_chosen:
         raise UsageError(

@@ -69,10 +69,7 @@ def warn_of_absent_topics(
 def reads_here(options: Mapping[str, str], master: str | None, conf: list[str] | None) -> bool:
     """Whether the logs are so small that this process has read them before Spark has started; a master asks for Spark.
 
-    Raises:
-        UsageError: an option is wrong.
-        NotAStoreError, UnreadableError: a path is no store, or may not be read.
-        UnsupportedError: pyarrow is missing, or for Spark pyspark.
+    Errors are those of options and paths, and UnsupportedError if pyarrow is missing, or for Spark pyspark.
     """
     from rmqtool.pipeline.stores import LOG_BYTES_MAX, checked_stores, log_bytes
 

@@ -190,15 +190,11 @@ def tell_opened(opened: OpenedStore, messages: Messages) -> None:
 
 
 def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: bool = True) -> OpenedStore:
-    """The store at a path, looked at as the options say.
+    """The store at a path, looked at as the options say; NotAStoreError where there is none, UnreadableError where it
+    or the properties file may not be read.
 
-    Args:
-        settles: whether the command's work comes after this; `--max-memory` is not refused in the midst of it.
-
-    Raises:
-        NotAStoreError: there is none.
-        UnreadableError: it, or the broker's properties file, may not be read.
-        UsageError: the version is none, or `--max-memory` is too little for a store of so many files.
+    UsageError if the version is none, or `--max-memory` is too little for a store of so many files; where it settles,
+    as the work comes after this, that is not said in the midst of it.
     """
     if isinstance(place, BundleLocation):
         options = replace(options, broker_version=options.broker_version or place.broker_version)

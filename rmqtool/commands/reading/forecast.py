@@ -170,11 +170,8 @@ def forecasts_of(
     *,
     count_index: bool = True,
 ) -> list[Forecast]:
-    """What brokers of each version would do, as far as their start can be forecast.
-
-    Args:
-        digest: what is known of the log already.
-        count_index: whether to tell what the index would lack, which reads the log for each way to enter keys.
+    """What brokers of each version would do, as far as their start can be forecast; the digest is of the log, where it
+    is known already. To count what the index would lack, the log is read for each way to enter keys.
     """
     forecasts: list[Forecast] = []
     shared_by_settings: dict[Hashable, SharedStarts] = {}

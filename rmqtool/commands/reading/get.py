@@ -145,12 +145,8 @@ def check_question(question: Question) -> None:
 
 
 def answer_to(question: Question, reader: Reader, body: BodyChoice, messages: Messages) -> dict[str, Any]:
-    """The answer as `--format json` writes it.
-
-    Raises:
-        UsageError: a message id or tag expression that is none.
-        UnsupportedError: what is needed is kept in a way that is not read.
-        UnreadableError: a queue or index file cannot be read.
+    """The answer as `--format json` writes it; UsageError for a message id or tag expression that is none,
+    UnsupportedError for what is kept in a way that is not read, UnreadableError for a queue or index file.
     """
     if question.topic is None:
         return _by_id(question.message_id or "", reader, body, messages)

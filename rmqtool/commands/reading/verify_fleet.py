@@ -57,13 +57,7 @@ class FleetRequest:
 
 
 def verify_fleet(request: FleetRequest, messages: Messages) -> ExitCode:
-    """Check all stores; the exit code is that of the worst one.
-
-    Raises:
-        UsageError: an option is for one store only.
-        NotAStoreError: no path is a store.
-        UnsupportedError: pyarrow is missing; with a master, pyspark or Java.
-    """
+    """Check all stores; the exit code is that of the worst one. UsageError if an option is for one store only."""
     store_options = request.store_options
     of_one = {"--commitlog": store_options.commitlog, "--broker-conf": store_options.broker_conf}
     for name, value in {**request.one_store_options, **of_one}.items():

@@ -45,12 +45,8 @@ class QueueBars:
         self._topics: dict[str, QueueBar] = {}
 
     def add(self, topic: str, queue_id: int, messages: int | None, begin: int | None, end: int | None) -> None:
-        """Count a queue.
-
-        Args:
-            messages: None where the queue cannot be read.
-            begin: physical offset of the first unit's record; None without one.
-            end: the physical offset after the last unit's record.
+        """Count a queue, of which the messages are known if it can be read, and the physical offsets from its first
+        unit's record to the end of the last one's, if it has units.
         """
         self.count += 1
         self._topics.setdefault(topic, QueueBar(topic, None)).add(messages, begin, end)

@@ -38,12 +38,8 @@ _RELATIONS: Final = {
 def diff_lines(
     comparison: JsonObject, width: int, *, color: bool = False, all_rows: bool = False, crops: bool = True
 ) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        comparison: the object of `diff --format json`.
-        all_rows: every topic and range, however many there are.
-        crops: whether the names of a table are cut to the width; not in a pipe.
+    """The lines of the screen, of the object of `diff --format json`; all topics and ranges where asked for, and names
+    of a table cut to the width (`crops`), but in a pipe.
     """
     width = max(width, 60)
     if not comparison["equal"]:

@@ -16,13 +16,8 @@ _INDENT: Final = 4
 def list_lines(
     recipes: Sequence[JsonObject], damages: Sequence[JsonObject], known: Sequence[str], width: int | None
 ) -> Iterator[str]:
-    """The lines of `fixture list`.
-
-    Args:
-        recipes: rows with `name`, `about` and `versions`.
-        damages: rows with `name`, `about`, `recipes`, `findings` and `harm`.
-        known: all broker versions, in order.
-        width: of the terminal; None where there is none.
+    """The lines of `fixture list`: rows of recipes and damages, and all broker versions in order; no width is no
+    terminal.
     """
     ranges = [", ".join(_ranges(row["versions"], known)) for row in recipes]
     yield "Recipes: rmqtool fixture make NAME DIR --set version=X.Y.Z"

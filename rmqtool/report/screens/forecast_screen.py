@@ -16,12 +16,8 @@ _COLUMNS: Final = ("Version", "Starts", "Lost", "Repeats", "Damage", "Unindexed"
 def forecast_lines(
     forecast: JsonObject, ending: JsonObject, width: int, *, color: bool = False, all_rows: bool = False
 ) -> Iterator[str]:
-    """The screen for one version.
-
-    Args:
-        forecast: the one object in `forecasts` of `forecast --format json`.
-        ending: the verdict and the next step, from the same JSON.
-        all_rows: all queues and files, however many there are.
+    """The screen for one version, of its object in `forecast --format json`; the verdict and the next step are from the
+    same JSON. All queues and files where asked for.
     """
     width = max(width, 60)
     rows_max = None if all_rows else LISTED_MAX

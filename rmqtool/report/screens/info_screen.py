@@ -27,13 +27,8 @@ EVIDENCE_WIDTH: Final = 100
 def summary_lines(
     store_info: JsonObject, width: int, *, color: bool = False, all_rows: bool = False, crops: bool = True
 ) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        store_info: the object that `info --format json` writes.
-        width: columns of the terminal.
-        all_rows: every topic, file and problem, however many screens that takes.
-        crops: whether names and lists of a table's row are cut to the width; not in a pipe.
+    """The lines of the screen, of the object of `info --format json`; all topics, files and problems where asked for,
+    and names and lists of a table cut to the width (`crops`), but in a pipe.
     """
     screen = _Screen(max(width, WIDTH_MIN), color=color, rows_max=None if all_rows else TOPICS_MAX, crops=crops)
     yield escaped(str(store_info["store"]))

@@ -31,13 +31,8 @@ def findings_lines(
     all_rows: bool,
     counts: Mapping[str, int] | None = None,
 ) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        findings: objects as `verify --format json` writes them, in order; one of type `more` represents several.
-        summary: its summary.
-        all_rows: every finding, however many there are.
-        counts: of the findings by severity, where they can be read only once.
+    """The lines of the screen, of the objects of `verify --format json` in order, all where asked for; one of type
+    `more` represents several. The counts by severity are given where the findings can be read only once.
     """
     counts = Counter(finding["severity"] for finding in findings) if counts is None else counts
     width = max(width, 60)

@@ -161,12 +161,7 @@ def newest_record(context: VerifyContext) -> tuple[int, int]:
 
 @dataclass
 class IndexFiles:
-    """Results of the index files alone.
-
-    Attributes:
-        is_known: whether every file with an entry was checked.
-        seen: what the look at each came to.
-    """
+    """What the look at each of the index files alone came to; `is_known` if every one with an entry was checked."""
 
     maps: list[IndexMap] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)

@@ -23,12 +23,7 @@ from rmqtool.verify.survey.queue_map import Array
 
 
 class RowsLookup:
-    """Looks up rows that lie one after the other.
-
-    Attributes:
-        good: which rows are good.
-        messages: numbers of the rows that are good messages.
-    """
+    """Looks up rows that lie one after the other; `good` says which are, `messages` numbers the good messages."""
 
     def __init__(self, rows: RowColumns, topics: Sequence[bytes], *, has_entries: bool = False) -> None:
         self._has_entries = has_entries

@@ -212,12 +212,8 @@ class _Classifier:
 
 
 def second_findings(context: VerifyContext, runs: Sequence[Missing], whole: SplitResult | None) -> Iterator[Finding]:
-    """Findings about the database from the log.
-
-    Args:
-        context: of the database.
-        runs: messages that it lacks of what was checked of the log.
-        whole: what was checked, where that is all of the log.
+    """Findings about the database of this context from the log: the runs are messages that it lacks of what was
+    checked, which `whole` has if it is all of the log.
     """
     database = context.store.second_database
     assert database is not None, "its queues are in the context"

@@ -102,11 +102,8 @@ DELAY_MAX_MS: Final = 400 * 86_400_000
 
 @dataclass
 class Mismatch:
-    """A unit that does not agree with the log.
-
-    Attributes:
-        entry: number of the expected entry for its record, or -1.
-        queue_offset: that entry's; not the record's own, where it stands in further queues.
+    """A unit that does not agree with the log, with the number and queue offset of the expected entry for its record,
+    or -1; in further queues the record's own offset is another one.
     """
 
     queue: QueueMap

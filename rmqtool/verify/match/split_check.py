@@ -48,24 +48,14 @@ class PartResult:
 
 
 def check_split(walk: Walk, context: VerifyContext, path: str) -> SplitResult:
-    """Scan a split and compare it, chunk by chunk.
-
-    Args:
-        walk: of a whole file, not begun.
-        path: the file's, relative to the store.
-    """
+    """Scan a split and compare it, chunk by chunk; the walk is of a whole file, whose path is relative to the store."""
     result = check_part(walk, context, path).result
     _settle(walk, context, result)
     return result
 
 
 def check_part(walk: Walk, context: VerifyContext, path: str) -> PartResult:
-    """Scan a part of a split and compare it, chunk by chunk; `merge_parts` makes a file's result of all its parts.
-
-    Args:
-        walk: of the part, not begun.
-        path: the file's, relative to the store.
-    """
+    """Scan a part of a split and compare it, as `check_split` does; `merge_parts` makes a file's result of them."""
     split = walk.split
     result = SplitResult(split.physical_offset, path, split.physical_offset, split.physical_offset)
     result.file_size = split.source.size
@@ -87,14 +77,10 @@ def check_part(walk: Walk, context: VerifyContext, path: str) -> PartResult:
 
 
 def merge_parts(parts: Sequence[PartResult], walk: Walk, context: VerifyContext) -> SplitResult | None:
-    """The result of a file that was checked in parts, in order.
+    """The result of a file that was checked in parts, in order; the walk is of the whole file, and not begun.
 
-    Args:
-        walk: of the whole file, not begun.
-
-    Returns:
-        None where a part has met anything but good records that agree with queues and index, or the parts do not fit
-        together: what a finding says may depend on what lies around, so the file is to be checked in one split.
+    None where a part has met anything but good records that agree with queues and index, or the parts do not fit
+    together: what a finding says may depend on what lies around, so the file is to be checked in one split.
     """
     times_ms = [0]
     for part in parts:
@@ -315,13 +301,10 @@ class SplitCheck:
 def check_in_parallel(
     check: SplitCheck, splits: Sequence[SplitFile], threads: ThreadRunner, count: int | None
 ) -> Iterator[SplitResult | None]:
-    """Results of splits, in order, the same as of a check one by one.
+    """Results of splits, each cut into so many parts or as its size says, in order, the same as of a check one by one.
 
     A split whose parts meet anything to tell is checked again in one. Where that happens to all of a few files, the
     next ones are not cut, so that no store takes more than half as long again.
-
-    Args:
-        count: parts of each split; None leaves it to its size.
     """
     if count is None and (threads.threads == 1 or not any(has_parts(split) for split, _ in splits)):
         yield from threads.map(check, splits)

@@ -411,11 +411,8 @@ class EntryBlock(NamedTuple):
 
 
 class BlockChains(NamedTuple):
-    """Chains of a block.
-
-    Attributes:
-        expected: the entry that each should lead to.
-        wrong: places in the block of those that lead elsewhere, or hold a negative number.
+    """Chains of a block: the entry that each should lead to, and the places of those that lead elsewhere, or hold a
+    negative number.
     """
 
     expected: Array

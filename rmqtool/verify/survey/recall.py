@@ -121,12 +121,7 @@ class Seen(Generic[Result_co]):
 def seen_by(
     one: FilePass[Result_co], paths: Iterable[str], terms: Hashable, open_file: Open, digest: LogDigest | None
 ) -> Seen[Result_co]:
-    """Result of a pass, run or recalled; its account holds it.
-
-    Args:
-        paths: all files that it reads.
-        terms: all else that its result depends on.
-    """
+    """Result of a pass that reads these files, run or recalled, in its account; it depends on the terms beside them."""
     names = tuple(paths)
     made_of = identities(names, open_file, digest)
     key = (type(one).__name__, names)
