@@ -56,9 +56,7 @@ class StoreVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class MissingLog:
-    """A commit log, or a directory of it, that is not where it is looked for, as a sentence; options with directories
-    in which it may be, where any is known.
-    """
+    """A commit log, or a directory of it, that is not where it is looked for; and options with where it may be."""
 
     text: str
     options: str = ""
@@ -158,9 +156,7 @@ def _some(texts: list[str] | tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class NextStep:
-    """Next step for a person: what to type, or None where no command helps; and whether only a person can say what to
-    do.
-    """
+    """Next step for a person: what to type, or None where no command helps; and whether only a person can decide."""
 
     command: str | None
     reason: str
@@ -197,9 +193,7 @@ def blocked_step(assessment: Assessment) -> NextStep | None:
 
 
 def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
-    """Next step for files that are not checked: install the library that reads them, convert them, or
-    ask the broker.
-    """
+    """Next step for files that are not checked: install the library that reads them, convert, or ask the broker."""
     readers = {files.read_by for files in assessment.not_looked_at}
     if ReadBy.SIZES in readers:
         return NextStep(None, SIZE_UNKNOWN, True)
@@ -229,9 +223,7 @@ def cut_step(line: CommandLine, command: str) -> NextStep:
 def unknown_to_repair(
     opened: OpenedStore, *, queues: bool = False, index: bool = False, timer: bool = False, compaction: bool = False
 ) -> Iterator[str]:
-    """Facts that a repair of queues, index, timer or compacted topics needs and nothing in the store shows, as
-    sentences.
-    """
+    """Facts that a repair of derived files needs and nothing in the store shows, as sentences."""
     store = opened.store
     if not opened.is_version_known:
         yield "nothing in the store shows its broker version; add --broker-version X.Y.Z"

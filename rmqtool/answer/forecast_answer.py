@@ -237,9 +237,7 @@ def _step(
 def step_after_forecast(
     line: CommandLine, assessment: Assessment, repair: str, unknown: Sequence[str] = ()
 ) -> NextStep:
-    """Next step before a broker is started, where the repair keeps the messages that a start would lose; `unknown` as
-    of `repair_step`.
-    """
+    """Next step before a start, where the repair keeps messages that it would lose; `unknown` as of `repair_step`."""
     if (step := blocked_step(assessment)) is not None:
         return step
     if assessment.verdict is StoreVerdict.OK:

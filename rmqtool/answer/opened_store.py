@@ -88,8 +88,6 @@ class OpenedStore:
         return unread_sizes(self.store, self.conf, self.rules)
 
     def demand_read_sizes(self) -> None:
-        """Refuse, as RefusedError, to fit files to a size that the broker has only because it does not read the name of
-        theirs.
-        """
+        """Refuse, as RefusedError, to fit files to a size that the broker has because it does not read its name."""
         if (unread := self.unread_sizes) is not None:
             raise RefusedError(f"{self.store.view.label}: {unread}")

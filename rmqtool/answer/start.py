@@ -32,9 +32,7 @@ def assessment_of_files(
     *,
     is_log_decoded: bool,
 ) -> Assessment:
-    """Assessment of the files by the running command, which another user may have to run, with the findings about them;
-    `coverage` is what was not looked at.
-    """
+    """Assessment of the files, with the findings about them; `coverage` is what was not looked at."""
     store = opened.store
     return Assessment(
         log_missing=missing_log(store),

@@ -19,11 +19,7 @@ from rmqtool.answer.exit_codes import ExitCode
 
 
 class PipeOutput(io.FileIO):
-    """A file descriptor that is written to, whether its other end is open or not.
-
-    Attributes:
-        needs_reader: whether an other end that is closed is an error now.
-    """
+    """A file descriptor that is written to, though its other end may be closed; an error if it `needs_reader`."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb", closefd=False)

@@ -18,9 +18,7 @@ _PACKAGE: Final = Path(rmqtool.__file__).parent
 
 
 def compile_kernels() -> Path:
-    """Compile every kernel; the folder in which the code is kept. UnsupportedError where nothing can be compiled or
-    kept.
-    """
+    """Compile every kernel; the folder that keeps the code. UnsupportedError where nothing can be compiled or kept."""
     if not is_available():
         raise UnsupportedError("nothing can be compiled here: the plain reader does all the work")
     folder = code_folder()

@@ -64,9 +64,7 @@ class Differences:
 
 
 def join(spill: Spill, pairs: Spill, limit: int) -> dict[Kind, Differences]:
-    """Join all partitions of the rows of both logs, and keep so many messages of each kind; `pairs` takes what both
-    have in the same queue, for `find_reordered`.
-    """
+    """Join all partitions of the rows of both logs; `pairs` takes what both have in the same queue."""
     differences = {kind: Differences(limit) for kind in Kind}
     for number in range(spill.partition_count):
         join_rows(spill.rows(0, number, ROW), spill.rows(1, number, ROW), pairs, differences)

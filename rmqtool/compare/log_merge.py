@@ -84,9 +84,7 @@ class Sink(Protocol):
 
 
 class LogMerge:
-    """Merges one part of two logs, and keeps where they differ, or only one has something, and how many blocks differ
-    of which one side has digests only.
-    """
+    """Merges one part of two logs; keeps where they differ, and how many of the blocks have a digest only."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

@@ -203,9 +203,7 @@ _STEP: Final = 1 << 20
 
 
 class LockstepSource:
-    """A `ByteSource` with the bytes of the first file; `is_equal` while all that was read is the same in the second
-    one.
-    """
+    """A `ByteSource` with the bytes of the first file; `is_equal` while all that was read is so in the second one."""
 
     identity: ClassVar[None] = None
 
@@ -270,9 +268,7 @@ def equal_bytes(one: memoryview, other: memoryview) -> bool:
 
 
 def first_difference(source: ByteSource, other: ByteSource, start: int) -> int | None:
-    """File position of the first byte from `start` on that differs, or that one file alone has; None if it is equal.
-    OSError if a disk does not give the bytes.
-    """
+    """First position from `start` on that differs, or only one file has; None if there is none. OSError of disks."""
     buffers = memoryview(bytearray(_STEP)), memoryview(bytearray(_STEP))
     at = start
     while True:
@@ -294,9 +290,7 @@ _DENSE_MAX: Final = 1 << 20
 
 
 class FileBlocks:
-    """The blocks of one file, whose rows get their queue numbers by `numbers`; totals are of the file, once all were
-    taken.
-    """
+    """The blocks of one file, and its totals, once all were taken; `numbers` gives the rows their queue numbers."""
 
     def __init__(
         self, walk: Walk, numbers: QueueNumbers, block_size: int, *, by_content: bool, record_crc: bool

@@ -148,9 +148,7 @@ def write_manifest(
     has_rows: bool,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Description:
-    """Write a manifest with a digest of each message, or of blocks only; one that is there is replaced once the new one
-    is whole. Errors as of `replaced_own`.
-    """
+    """Write a manifest, with a digest of each message, or of blocks only; errors as of `replaced_own`."""
     log = subject.log
     assert isinstance(log, StoreLog)
     with replaced_own(path, OwnFile.MANIFEST) as file:

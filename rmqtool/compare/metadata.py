@@ -132,9 +132,7 @@ def config_differences(a: StoreMetadata, b: StoreMetadata) -> list[ConfigDiffere
 
 
 def epochs_agree(a: StoreMetadata, b: StoreMetadata, a_end: int, b_end: int) -> dict[str, int | None] | None:
-    """Up to where the epochs of controller mode say that both logs, with these ends, are one, as JSON; None where a
-    side has none.
-    """
+    """Up to where the epochs say that both logs, with these ends, are one, as JSON; None where a side has none."""
     epochs = [
         {
             int(epoch): int(text)

@@ -242,9 +242,7 @@ IN_QUEUE: Final = -1
 
 
 def by_time(messages: Iterable[Pending], chunk_max: int = CHUNK_MAX) -> Iterator[Pending]:
-    """The messages by their times; those of one time in the order in which they come. WriteError if the disk does not
-    take the temporary file.
-    """
+    """The messages by their times, else as they come; WriteError if the disk does not take the temporary file."""
     rest = iter(messages)
     chunk = sorted(islice(rest, chunk_max), key=attrgetter("due_ms"))
     if len(chunk) < chunk_max:

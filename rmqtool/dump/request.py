@@ -72,8 +72,8 @@ class Request:
 
 @dataclass
 class RowSource(ABC):
-    """Gives the rows of a target's files, and afterwards the problems, as sentences, and how many bad ranges and
-    meaningless rows were met.
+    """Gives the rows of a target's files, and afterwards the problems, and how many bad and meaningless rows there
+    were.
     """
 
     target: Target

@@ -9,9 +9,7 @@ from rmqtool.store.file_kinds import FileKind, kind_of
 
 
 def make_source(ask: Request, target: Target) -> RowSource:
-    """Reader of a target's files; imported when it is needed, so that a log's first row comes soon. UsageError where a
-    listing has no whole store.
-    """
+    """Reader of a target's files, imported only now; UsageError where a listing has no whole store."""
     if target.kind is DumpKind.COMMITLOG and ask.follow:
         from rmqtool.dump.follow import LogFollower
 

@@ -124,8 +124,8 @@ class TargetOptions:
 
 
 def find_target(place: StoreLocation, options: TargetOptions) -> Target:
-    """Target at a path; NotAStoreError where nothing of a broker is, UnreadableError where it may not be read, and
-    UnsupportedError where it is recognized, and not decoded.
+    """Target at a path; NotAStoreError if a broker has nothing there, UnreadableError, or UnsupportedError if not
+    decoded.
     """
     path = place.path
     if path is None:

@@ -46,9 +46,7 @@ class MessageFacts(NamedTuple):
 
 
 class DecodedBody(NamedTuple):
-    """A body as a decoder reads it, any JSON, or why it was not decoded, as a sentence; with the name of the decoder
-    that read it, or did not manage to.
-    """
+    """A body as a decoder reads it, any JSON, or why it did not, as a sentence; with the name of the decoder."""
 
     value: Any
     decoder: str | None
@@ -56,11 +54,7 @@ class DecodedBody(NamedTuple):
 
 
 class BodyDecoder(Protocol):
-    """Decodes bodies (`decoders` has the ones there are); never raises for a body.
-
-    Attributes:
-        failures: how many were not decoded.
-    """
+    """Decodes bodies (`decoders` has the ones there are), and counts failures; never raises for a body."""
 
     failures: int
 
@@ -197,9 +191,7 @@ def shown_bodies(
 
 
 def _content(stored: bytes, compression: str | None, limit: int) -> bytes:
-    """First bytes of a body, decompressed: one more than the limit, where it has more; ValueError if it is no such
-    body.
-    """
+    """First bytes of a body, decompressed, one more than the limit if it has more; ValueError if it is no such body."""
     if compression is None:
         return stored
     from rmqtool.formats.compression import decompress

@@ -260,11 +260,7 @@ def chosen_columns(fields: Sequence[str]) -> tuple[Column, ...]:
 
 
 def fitted(columns: Sequence[Column], width: int | None, gap: int) -> tuple[Column, ...]:
-    """The columns that find room side by side, with the room that is left given to those that stretch.
-
-    Args:
-        width: of the terminal; None where there is none, and all columns stay.
-    """
+    """The columns that find room in a terminal, if there is one, with what is left given to those that stretch."""
     # With room for its heading, and for a time of the run's zone.
     columns = [replace(column, width=max(column.width or time_width(), len(column.field))) for column in columns]
     if width is None:

@@ -117,9 +117,7 @@ def hex_fields(parts: Sequence[HexField], width: int, start: int = 0) -> dict[st
 
 
 def hex_lines(parts: Iterable[HexField], width: int, start: int = 0) -> Iterator[str]:
-    """Lines for a terminal: position, which is from `start` on, bytes, ASCII, field, value; from 120 columns on a line
-    has 16 bytes, else 8.
-    """
+    """Lines for a terminal: position, bytes, ASCII, field, value; from 120 columns on a line has 16 bytes, else 8."""
     step = _LINE_BYTES if width >= _WIDE else _LINE_BYTES // 2
     label_width = max(16, width - (8 + 2 + 2 + 3 * step - 1 + 2 + step + 2))
     for part in parts:

@@ -77,9 +77,7 @@ def demand_own(path: Path, kind: OwnFile) -> None:
 
 
 def read_own(path: Path, kind: OwnFile, size_max: int) -> bytes | None:
-    """The content of a file of a kind, at most one byte more than its limit; None where no file is there. Errors as of
-    `open_own`.
-    """
+    """The content of a file of a kind, at most one byte more than its limit; errors and None as of `open_own`."""
     descriptor = open_own(path, kind)
     if descriptor is None:
         return None

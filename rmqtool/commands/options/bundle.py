@@ -26,9 +26,7 @@ _COMPARED: Final = ("verdict", "headline", "findings", "checked", "left_out_byte
 
 
 def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocation:
-    """The store of a bundle, unpacked until the command ends; a place that is no bundle stays as it is. BundleError
-    where it is damaged, or made to do harm.
-    """
+    """The store of a bundle, unpacked until the command ends; any other place as it is. Errors as of `recorded_of`."""
     if place.path is None or not place.path.is_file():
         return place
     from rmqtool.evidence.bundle import is_bundle, unpack

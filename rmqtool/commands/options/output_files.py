@@ -19,9 +19,7 @@ def refuse_dash(option: str, path: Path) -> None:
 
 
 def demand_writable(files: Mapping[str, Path | None]) -> None:
-    """Refuse files that cannot be written, by the options that name them: UsageError for `-`, else WriteError. What
-    there is stays as it is.
-    """
+    """Refuse files that cannot be written, by option: UsageError for `-`, else WriteError. Nothing is changed."""
     for option, path in files.items():
         if path is not None:
             refuse_dash(option, path)
@@ -40,9 +38,7 @@ def demand_writable(files: Mapping[str, Path | None]) -> None:
 
 
 def demand_own_files(files: Mapping[str, tuple[Path | None, OwnFile]]) -> None:
-    """Refuse files for later runs that would take the place of something else, or cannot be written; errors as of
-    `demand_writable` and `open_own`.
-    """
+    """Refuse files that would replace something else; errors as of `demand_writable` and `open_own`."""
     for option, (path, kind) in files.items():
         if path is not None:
             refuse_dash(option, path)

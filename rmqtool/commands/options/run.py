@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC
 from typing import Annotated, Any, Final
 
@@ -56,9 +56,7 @@ def byte_count(text: str | None, option: str) -> int | None:
 
 
 def pairs(texts: Iterable[str], option: str, form: str = "NAME=VALUE") -> Iterator[tuple[str, str]]:
-    """Names and values of an option that may be given several times; UsageError where a text has no name or equals
-    sign.
-    """
+    """Names and values of an option that may be given several times; UsageError where a text has no name or `=`."""
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
@@ -124,19 +122,25 @@ _OF_EVERY_COMMAND: Final = {
 
 def with_run_options(function: Callable[..., None]) -> Callable[..., None]:
     """A command with these options after its own ones, where a person adds them to a finished line."""
+    return _with_options(function, _OF_EVERY_COMMAND, lambda *_: None)  # their callbacks do the work
+
+
+def _with_options(
+    function: Callable[..., None], options: Mapping[str, tuple[Any, Any]], take: Callable[..., None]
+) -> Callable[..., None]:
+    """A command with further options, by name their type and default, whose values are taken before it runs."""
 
     @functools.wraps(function)
-    def command(*arguments: Any, **options: Any) -> None:
-        for name in _OF_EVERY_COMMAND:
-            del options[name]  # their callbacks did the work
-        function(*arguments, **options)
+    def command(*arguments: Any, **given: Any) -> None:
+        take(*(given.pop(name) for name in options))
+        function(*arguments, **given)
 
     signature = inspect.signature(function, eval_str=True)
-    own = [
+    further = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _OF_EVERY_COMMAND.items()
+        for name, (annotation, default) in options.items()
     ]
-    parameters = [*signature.parameters.values(), *own]
+    parameters = [*signature.parameters.values(), *further]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return command
 
@@ -179,7 +183,6 @@ MaxMemory = Annotated[
     str | None,
     option("--max-memory SIZE", "Hold at most this much memory, and keep the rest in temporary files: 200M, 1G."),
 ]
-_NAME: Final = "max_memory"
 
 
 def thread_count(chosen: int | None = None) -> int:
@@ -190,15 +193,7 @@ def thread_count(chosen: int | None = None) -> int:
 def with_memory_option(name: str, function: Callable[..., None]) -> Callable[..., None]:
     """A command with `--max-memory` after its own options; the limit holds while the command runs."""
 
-    @functools.wraps(function)
-    def command(*arguments: Any, **options: Any) -> None:
-        text = options.pop(_NAME)
+    def keep(text: str | None) -> None:
         keep_to(byte_count(text, "--max-memory"), WORK_BYTES[name], FILE_BYTES[name])
-        function(*arguments, **options)
 
-    signature = inspect.signature(function, eval_str=True)
-    own = inspect.Parameter(_NAME, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=MaxMemory)
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), own]
-    )
-    return command
+    return _with_options(function, {"max_memory": (MaxMemory, None)}, keep)

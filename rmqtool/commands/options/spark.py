@@ -75,9 +75,7 @@ def spark(master: str, conf: list[str] | None, messages: Messages, what: str | N
 
 @contextmanager
 def runner(master: str | None, conf: list[str] | None, messages: Messages) -> Iterator[Runner | None]:
-    """What runs a command's splits: Spark, or None for the command's own threads; UsageError for settings without a
-    master.
-    """
+    """What runs a command's splits: Spark, or None for own threads; UsageError for settings without a master."""
     if master is None:
         if conf:
             raise UsageError("--conf is a Spark setting; it needs --master")

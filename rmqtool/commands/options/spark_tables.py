@@ -88,9 +88,7 @@ def source_options(
     from_time: str | None = None,
     to_time: str | None = None,
 ) -> dict[str, str]:
-    """Options of the data source; UsageError where a time does not parse, a topic has a comma, or a log is named for
-    several stores.
-    """
+    """Options of the data source; UsageError for a wrong time, a topic with a comma, or one log for several stores."""
     options = {"paths": json.dumps(stores)}
     if topic:
         if any("," in name for name in topic):

@@ -288,9 +288,7 @@ def timestamp_ms(text: str | None, option: str) -> int | None:
 
 
 def refuse_inside_store(target: Path, what: str, place: StoreLocation, log_directories: Iterable[str] = ()) -> None:
-    """Refuse, as RefusedError, to write a file into a store that is only read, or its log: it would stop a broker's
-    start.
-    """
+    """Refuse, as RefusedError, to write a file into a store, or its log, that is only read: it would stop a start."""
     if place.path is None:
         return
     roots = (place.path, *(place.path / named for named in log_directories))
@@ -339,9 +337,7 @@ def _given(
 
 
 def with_store_options(*left_out: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Make a command, which has each option in its signature but those left out, of a function that takes
-    `store_options`.
-    """
+    """Make a command with all these options, but those left out, of a function that takes `store_options`."""
     options = {
         name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(_given, eval_str=True).parameters.items()

@@ -41,11 +41,7 @@ _FINDING_FIELDS: Final = (
 
 @dataclass(frozen=True)
 class FleetRequest:
-    """Request for several stores.
-
-    Attributes:
-        one_store_options: by name, those that mean one store, as given.
-    """
+    """Request for several stores, with the options, by name, that mean one store, as given."""
 
     stores: Sequence[str]
     store_options: StoreOptions

@@ -252,9 +252,7 @@ def plan_with_sizes(
 
 
 def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> PlannedRun:
-    """The plan with its remaining findings and forecasts, and the planned repair with the last check; `before` is the
-    fingerprint of the store.
-    """
+    """The plan with its remaining findings and forecasts, and the planned repair with the last check."""
     request, opened, digest = run.request, run.opened, run.digest
     places = request.places(opened.store)
     plan = Plan(

@@ -243,9 +243,7 @@ def _report(
     *,
     only_refused: bool,
 ) -> int:
-    """Report the result of each put at once, or those that are refused only; return the number of messages that were
-    not written.
-    """
+    """Report the results of puts, or of those that are refused only; the number of messages that were not written."""
     terminal = screen()
     rows = row_writer(output, sys.stdout, fields, width=terminal.table_width, color=terminal.color)
     refused = 0

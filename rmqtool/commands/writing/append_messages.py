@@ -46,9 +46,7 @@ class MessageRequest:
 
 
 def messages_wanted(request: MessageRequest) -> Iterator[Message | MessageBatch]:
-    """The messages, each with a unique key of its own; one batch if that is asked for. UsageError for options that
-    exclude each other or do not parse.
-    """
+    """The messages, each with its own unique key, or one batch; UsageError for options that do not fit or parse."""
     properties = dict(pairs(request.properties, "--property"))
     options = {names.TAGS: request.tags, names.KEYS: request.keys}
     properties.update({name: value for name, value in options.items() if value is not None})

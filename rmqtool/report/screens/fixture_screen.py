@@ -16,9 +16,7 @@ _INDENT: Final = 4
 def list_lines(
     recipes: Sequence[JsonObject], damages: Sequence[JsonObject], known: Sequence[str], width: int | None
 ) -> Iterator[str]:
-    """The lines of `fixture list`: rows of recipes and damages, and all broker versions in order; no width is no
-    terminal.
-    """
+    """The lines of `fixture list`: rows of recipes and damages, and all broker versions in order."""
     ranges = [", ".join(_ranges(row["versions"], known)) for row in recipes]
     yield "Recipes: rmqtool fixture make NAME DIR --set version=X.Y.Z"
     columns = [[row["name"], versions] for row, versions in zip(recipes, ranges, strict=True)]

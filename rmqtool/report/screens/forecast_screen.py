@@ -87,11 +87,7 @@ def forecast_lines(
 def comparison_lines(
     forecasts: Sequence[JsonObject], ending: JsonObject, width: int, *, crops: bool = True
 ) -> Iterator[str]:
-    """Versions side by side, a line each; below, why one does not start.
-
-    Args:
-        crops: whether a column that finds no room is left out; not in a pipe.
-    """
+    """Versions side by side, a line each; below, why one does not start. `crops` leaves out columns without room."""
     yield from _wrapped(escaped(ending["headline"]), max(width, 60))
     yield ""
     yield from _next(ending, max(width, 60))

@@ -267,9 +267,7 @@ def fences(store: Store) -> list[Entry]:
 
 
 def openable_segments(store: Store, account: Account) -> tuple[list[Segment], list[Finding]]:
-    """The log's files that can be opened; one that cannot, or a part that one has lost since, is an
-    unreadable range.
-    """
+    """The log's files that can be opened; one that cannot, or that has lost a part since, is an unreadable range."""
     segments, findings = [], []
     for segment in store.commitlog:
         try:

@@ -166,9 +166,7 @@ class IndexMatch:
         return bool(at == len(expected.key_hashes))
 
     def _compare(self, file_entries: _FileEntries, in_order: Array, times: Array, met: Array) -> Array:
-        """Report wrong entries of a file, mark the expected ones that are met, and return to which physical offsets
-        wrong entries point.
-        """
+        """Report wrong entries of a file, mark the expected ones that are met; to which offsets wrong ones point."""
         file, numbers, entries, keys = file_entries
         exempt = np.isin(entries["physical_offset"], self.doubtful)
         if len(in_order):

@@ -41,11 +41,7 @@ _QUEUES: Final = "consumequeue."
 
 @dataclass
 class QueueFindings:
-    """Findings in the order of the log, for each queue.
-
-    Attributes:
-        all: what was added.
-    """
+    """Findings in the order of the log, for each queue, and `all` that was added."""
 
     all: list[Finding] = field(default_factory=list)
     _last: dict[tuple[str, str, str | None, int | None], int] = field(default_factory=dict)

@@ -262,9 +262,7 @@ def _misplaced(
 def _fits(
     run: MissingRun, place: int, queue_offset: int, queue: TypedQueueKey, damaged_between: DamagedBetween
 ) -> int | None:
-    """The missing queue offset that a stray among the run's neighbors must have; None where there is
-    none, or several.
-    """
+    """The missing queue offset that a stray among the run's neighbors must have; None unless there is just one."""
     if queue != run.queue:
         # Damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have.
         if queue[2] or len(queue[0]) != len(run.queue[0]) or not run.has(queue_offset):

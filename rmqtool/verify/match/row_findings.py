@@ -51,9 +51,7 @@ _TEXTS: Final = {
 
 
 def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
-    """Findings about the rows of a chunk; `lost` has by number of the row the messages that were in a damaged one, as
-    the queues know them.
-    """
+    """Findings about the rows of a chunk; `lost` has by number of a damaged row the messages that queues have in it."""
     findings = _damage(context, walk, lookup, lost)
     rows, messages, rules = lookup.rows, lookup.messages, context.rules
     unknown = []

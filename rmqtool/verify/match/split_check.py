@@ -264,11 +264,7 @@ SplitFile = tuple[Split, str]
 
 @dataclass(frozen=True)
 class SplitCheck:
-    """The check of any split of the log, with all that it needs, so that a runner may send it elsewhere.
-
-    Attributes:
-        until: seconds since 1970 from which on no split is begun.
-    """
+    """The check of any split of the log, which a runner may send elsewhere; none begins after `until`, a UNIX time."""
 
     context: VerifyContext
     scan: ScanOptions

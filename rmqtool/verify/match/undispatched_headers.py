@@ -72,9 +72,7 @@ class Doubts:
 
 
 def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing], doubts: Doubts) -> Iterator[Finding]:
-    """Findings about records without a unit, which these runs are, that stand where the log lacks exactly one other
-    message.
-    """
+    """Findings about records of these runs, without a unit, that stand where the log lacks just one other message."""
     order = QueueOrder(begins_at_zero=bool(context.store.commitlog) and context.store.commitlog[0].start == 0)
     by_queue: defaultdict[TypedQueueKey, list[QueueRun]] = defaultdict(list)
     for run in runs:

@@ -109,8 +109,8 @@ class IndexMap:
         yield from self._read(open_file, [(stop, high)])
 
     def has_sum(self, summed: SummedEntries, first_number: int, expected: Sequence[Array]) -> bool:
-        """True if expected entries (hashes, physical offsets and times) are those of a part, of which only the sum is
-        at hand, as in `parts`.
+        """True if expected entries (hashes, physical offsets, times) are those of a part, of which only the sum is
+        known.
         """
         assert self.sums is not None, "a part was summed"
         kernel = load_kernel(KERNEL)
@@ -411,9 +411,7 @@ class EntryBlock(NamedTuple):
 
 
 class BlockChains(NamedTuple):
-    """Chains of a block: the entry that each should lead to, and the places of those that lead elsewhere, or hold a
-    negative number.
-    """
+    """Chains of a block: the entry that each should lead to, and the places of those that are wrong, or negative."""
 
     expected: Array
     wrong: Array

@@ -99,8 +99,8 @@ class LogOrder:
         return [self._names[number] for number in np.unique(np.concatenate(numbers)).tolist()] if numbers else []
 
     def agrees(self, begin: int, end: int, messages: RowColumns, topics: Sequence[bytes]) -> bool:
-        """True if the units that point into [begin, end) are exactly those of messages, which are in the order of the
-        log and name their topics by number, each in one queue.
+        """True if the units that point into [begin, end) are just those of messages in the order of the log, one for
+        each.
         """
         blocks, count = [np.empty(0, _ROW)], 0
         for rows in self._pointing_into(begin, end):

@@ -338,7 +338,5 @@ class QueueLook:
 
     @property
     def seen(self) -> list[object]:
-        """Objects that equal those of another look only if it saw the very same; nothing equals them where nothing was
-        kept.
-        """
+        """Objects equal to those of another look only if it saw the same; nothing equals them if none are kept."""
         return self._seen if self._digest is not None or not self.queues else [object()]

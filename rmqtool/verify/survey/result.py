@@ -116,9 +116,7 @@ def merge(results: Iterable[SplitResult]) -> SplitResult:
 
 
 def _append(runs: list[Missing], run: Missing, last_runs: dict[TypedQueueKey, int]) -> None:
-    """Add a run, or lengthen the queue's last one, whose number `last_runs` has and which is of another chunk: neither
-    has another message in between.
-    """
+    """Add a run, or lengthen the queue's last one, of another chunk: neither has another message in between."""
     number = last_runs.get(run.queue)
     last = runs[number] if number is not None else None
     is_next = last is not None and last.queue_offset + last.message_count == run.queue_offset
