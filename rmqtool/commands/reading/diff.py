@@ -14,19 +14,11 @@ from rmqtool.answer.diff_answer import ComparedSide, answer_of_comparison
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
-from rmqtool.commands.options.store import (
-    FormatOption,
-    ReadStore,
-    StoreOptions,
-    command_line,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-)
 from rmqtool.commands.screen import screen, write_rows
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import ManifestLog, write_manifest
@@ -74,7 +66,7 @@ class Detail(StrEnum):
 
 def diff(
     context: typer.Context,
-    store: ReadStore,
+    store: shared.ReadStore,
     other: Annotated[
         StoreLocation | None,
         typer.Argument(metavar="[STORE_B]", help="Store to compare with.", parser=store_location),
@@ -97,7 +89,7 @@ def diff(
     commitlog_b: _LogOfB = None,
     master: MasterOption = None,
     conf: ConfOption = None,
-    output: FormatOption = OutputFormat.TABLE,
+    output: shared.FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Compare two stores or replicas: where their logs diverge, and which messages differ.
 
@@ -150,10 +142,10 @@ def diff(
 
 
 def _side(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> ComparedSide:
-    options = StoreOptions(commitlog)
-    opened = open_store(place, options)
-    tell_opened(opened, messages)
-    return ComparedSide(opened, command_line(place, options))
+    options = shared.StoreOptions(commitlog)
+    opened = shared.open_store(place, options)
+    shared.tell_opened(opened, messages)
+    return ComparedSide(opened, shared.command_line(place, options))
 
 
 def _subject(opened: OpenedStore) -> ComparedStore:
@@ -191,7 +183,7 @@ def _make(
     output: OutputFormat,
     messages: Messages,
 ) -> None:
-    refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
+    shared.refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
     demand_own_files({"--make-manifest": (path, OwnFile.MANIFEST)})
     with messages.progress("manifest") as progress:
         subject = _subject(opened)

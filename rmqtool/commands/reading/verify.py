@@ -16,22 +16,13 @@ from rmqtool.answer.verify_answer import answer_of_verify
 from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.command_list import command_of_repair
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
 from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_writable, refuse_dash
 from rmqtool.commands.options.run import duration_s, thread_count
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.spark_tables import ReadStores, name_several
-from rmqtool.commands.options.store import (
-    FormatOption,
-    StoreOptions,
-    command_line,
-    lock_of,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.commands.reading.verify_fleet import FleetRequest, verify_fleet
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError, WriteError
@@ -52,7 +43,7 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
-@with_store_options()
+@shared.with_store_options()
 def verify(
     context: typer.Context,
     stores: ReadStores,
@@ -71,8 +62,8 @@ def verify(
     junit: Annotated[Path | None, option("FILE", "Also write a JUnit report; an older one is replaced.")] = None,
     sarif: Annotated[Path | None, option("FILE", "Also write a SARIF log; an older one is replaced.")] = None,
     *,
-    store_options: StoreOptions,
-    output: FormatOption = OutputFormat.TABLE,
+    store_options: shared.StoreOptions,
+    output: shared.FormatOption = OutputFormat.TABLE,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
@@ -108,8 +99,8 @@ def verify(
             repeat.add(finding)
         repeat.report(recorded.verify.summary(), recorded.files, junit, sarif)
         raise typer.Exit(recorded.verify.exit_code)
-    opened = open_store(store, store_options)
-    tell_opened(opened, messages)
+    opened = shared.open_store(store, store_options)
+    shared.tell_opened(opened, messages)
     options = VerifyOptions(
         depth=depth,
         threads=thread_count(threads),
@@ -118,10 +109,10 @@ def verify(
         sample=sample,
         duration_max_s=None if max_duration is None else duration_s(max_duration, "--max-duration"),
         state_file=state,
-        broker_runs=lock_of(store, opened.store, opened.foreign).is_in_use,
+        broker_runs=shared.lock_of(store, opened.store, opened.foreign).is_in_use,
     )
     _demand_reports(store, opened.store.settings.commitlog_directories, junit=junit, sarif=sarif)
-    line = command_line(store, store_options)
+    line = shared.command_line(store, store_options)
     run = _Output(store, output, messages, keeps_rows=junit is not None or sarif is not None)
     with runner(master, conf, messages) as split_runner:
         if state is not None:
@@ -150,7 +141,7 @@ def _demand_reports(
     """Refuse reports inside the store, and files that cannot be written; an older report is replaced."""
     for report in (junit, sarif):
         if report is not None:
-            refuse_inside_store(report, "a report", place, log_directories)
+            shared.refuse_inside_store(report, "a report", place, log_directories)
     demand_writable({"--junit": junit, "--sarif": sarif})
 
 

@@ -14,18 +14,10 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import reader_needed
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.help_groups import OUTPUT, option
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.run import byte_count, duration_s
-from rmqtool.commands.options.store import (
-    StoreOptions,
-    StorePath,
-    command_line,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
@@ -55,10 +47,10 @@ class WatchFormat(StrEnum):
     JSONL = "jsonl"
 
 
-@with_store_options()
+@shared.with_store_options()
 def watch(
     context: typer.Context,
-    store: StorePath,
+    store: shared.StorePath,
     max_rate: Annotated[
         str | None, option("BYTES", "Maximum number of bytes to read a second, like 20M (default: no limit).")
     ] = None,
@@ -89,7 +81,7 @@ def watch(
     ] = None,
     output: Annotated[WatchFormat, option("--format", "Output format.", OUTPUT)] = WatchFormat.TABLE,
     *,
-    store_options: StoreOptions,
+    store_options: shared.StoreOptions,
 ) -> None:
     """Check a store beside its running broker, as it grows: commit log, consume queues and index.
 
@@ -109,14 +101,14 @@ def watch(
     seconds = duration_s(interval, "--interval")
     until = None if max_duration is None else time.monotonic() + duration_s(max_duration, "--max-duration")
     url = None if webhook is None else webhook_url(webhook)
-    opened = open_store(store, store_options)
+    opened = shared.open_store(store, store_options)
     directories = opened.store.settings.commitlog_directories
     for path, what in ((textfile, "the text file"), (state, "the state file")):
         if path is not None:
-            refuse_inside_store(path, what, StoreLocation(store), directories)
+            shared.refuse_inside_store(path, what, StoreLocation(store), directories)
     known = WatchState() if state is None else load_state(state, store)
     demand_own_files({"--state": (state, OwnFile.WATCH_STATE), "--textfile": (textfile, OwnFile.METRICS)})
-    tell_opened(opened, messages_of(context))
+    shared.tell_opened(opened, messages_of(context))
     options = WatchOptions(
         store,
         lambda: survey_store(
@@ -140,14 +132,14 @@ class _Session:
     def __init__(
         self,
         store: Path,
-        store_options: StoreOptions,
+        store_options: shared.StoreOptions,
         options: WatchOptions,
         state: WatchState,
         limit: ReadLimit,
         messages: Messages,
         output: WatchFormat,
     ) -> None:
-        self._store, self._line = store, command_line(store, store_options)
+        self._store, self._line = store, shared.command_line(store, store_options)
         self._limit, self._messages, self._output = limit, messages, output
         self.state_file: Path | None = None
         self.textfile: Path | None = None

@@ -193,7 +193,7 @@ def test_a_file_that_shrinks_once_it_was_measured(
         os.truncate(store / name, min(left, (store / name).stat().st_size))
         return opened
 
-    monkeypatch.setattr(verify_module, "open_store", shrinking)
+    monkeypatch.setattr(verify_module.shared, "open_store", shrinking)
     ran, rows = verified(store, may_change=True)
     assert ran.code in (0, 3, 4)
     assert rows[-1]["type"] == "summary"
@@ -210,7 +210,7 @@ def test_what_goes_away_meanwhile(store: Path, monkeypatch: pytest.MonkeyPatch, 
         (store / gone).rename(store.parent / "gone")
         return opened
 
-    monkeypatch.setattr(verify_module, "open_store", vanishing)
+    monkeypatch.setattr(verify_module.shared, "open_store", vanishing)
     ran, rows = verified(store, may_change=True)
     assert ran.code in (3, 4)
     assert rows[-1]["type"] == "summary"
