@@ -186,7 +186,7 @@ def test_a_folder_that_may_not_be_listed(store: Path, monkeypatch: pytest.Monkey
 def test_a_file_that_shrinks_once_it_was_measured(
     store: Path, monkeypatch: pytest.MonkeyPatch, name: str, left: int
 ) -> None:
-    true_open = verify_module.open_store
+    true_open = verify_module.shared.open_store
 
     def shrinking(*arguments: Any) -> OpenedStore:
         opened = true_open(*arguments)
@@ -203,7 +203,7 @@ def test_a_file_that_shrinks_once_it_was_measured(
 
 @pytest.mark.parametrize("gone", ["commitlog/00000000000000065536", "checkpoint", "index", "consumequeue/TopicTest/0"])
 def test_what_goes_away_meanwhile(store: Path, monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
-    true_open = verify_module.open_store
+    true_open = verify_module.shared.open_store
 
     def vanishing(*arguments: Any) -> OpenedStore:
         opened = true_open(*arguments)
