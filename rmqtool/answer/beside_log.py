@@ -9,13 +9,7 @@ from typing import Any, Self
 
 from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.findings.account import Account
-from rmqtool.findings.finding import (
-    REBUILD_COMPACTION,
-    REBUILD_DELAYS,
-    REBUILD_TIMER,
-    Finding,
-    Severity,
-)
+from rmqtool.findings.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_TIMER, Finding, Severity
 from rmqtool.findings.registry import BY_ID
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.sides.compaction import compaction_findings

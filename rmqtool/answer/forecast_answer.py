@@ -89,11 +89,7 @@ def answer_of_forecasts(
 
 
 def answer_of_preflight(
-    opened: OpenedStore,
-    lines: PreflightLines,
-    checked: Preflight,
-    forecasts: Sequence[Forecast],
-    beside: BesideLog,
+    opened: OpenedStore, lines: PreflightLines, checked: Preflight, forecasts: Sequence[Forecast], beside: BesideLog
 ) -> Answer:
     """Answer about the start of the later version, with the reasons for differences from that of the earlier one.
 
@@ -182,11 +178,7 @@ def _is_database_broken(opened: OpenedStore) -> bool:
 
 
 def _step(
-    line: CommandLine,
-    opened: OpenedStore,
-    assessment: Assessment,
-    forecasts: Sequence[Forecast],
-    effects: BesideLog,
+    line: CommandLine, opened: OpenedStore, assessment: Assessment, forecasts: Sequence[Forecast], effects: BesideLog
 ) -> NextStep:
     """Next step before a broker is started; the first cause that explains the most counts."""
     store, rules = opened.store, opened.rules

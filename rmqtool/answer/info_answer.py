@@ -36,11 +36,7 @@ from rmqtool.verify.files.lost_configs import lost_configs
 
 
 def answer_of_summary(
-    opened: OpenedStore,
-    line: CommandLine,
-    summary: StoreSummary,
-    lock: LockReport,
-    repair: dict[str, Any] | None,
+    opened: OpenedStore, line: CommandLine, summary: StoreSummary, lock: LockReport, repair: dict[str, Any] | None
 ) -> Answer:
     """Answer about the files of a store and the ends of its log; the exit code says only that they could be read.
     `repair` is the latest one whose journal is there.

@@ -18,14 +18,7 @@ from rmqtool.formats.controller import EPOCHS, agreed_end
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.sides.controller import BACKUP, read_epochs
 from rmqtool.sides.unread import UnreadFiles
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
-    GROUPS,
-    TOPICS,
-    ConfigFile,
-    ConfigState,
-)
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, GROUPS, TOPICS, ConfigFile, ConfigState
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, kind_of

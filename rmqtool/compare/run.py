@@ -17,13 +17,7 @@ import numpy as np
 from rmqtool.compare.join import Differences, Kind, find_reordered, join
 from rmqtool.compare.log_merge import LogMerge, RangeList, Sink
 from rmqtool.compare.log_side import LogSide, Span, StoreLog, Terms
-from rmqtool.compare.metadata import (
-    StoreMetadata,
-    config_differences,
-    epochs_agree,
-    queue_differences,
-    unequal_files,
-)
+from rmqtool.compare.metadata import StoreMetadata, config_differences, epochs_agree, queue_differences, unequal_files
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import ROW, Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import Spill

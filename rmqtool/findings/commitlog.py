@@ -67,10 +67,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "commitlog.bad-size",
         "A record's size is negative, too small, or reaches past the end of its file.",
-        (
-            *_ENDS_HERE,
-            ("up to 5.3.1", "a huge size with a valid magic can make the broker run out of memory and stop"),
-        ),
+        (*_ENDS_HERE, ("up to 5.3.1", "a huge size with a valid magic can make the broker run out of memory and stop")),
         _BRIDGE,
         SALVAGE,
     ),
@@ -276,10 +273,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "commitlog.wrong-file-size",
         "A file has another length than the rest, or the only file has an unlikely length.",
-        (
-            ("4.9.2", "silently ignores this file and all later ones"),
-            (ALL, "otherwise the store does not load"),
-        ),
+        (("4.9.2", "silently ignores this file and all later ones"), (ALL, "otherwise the store does not load")),
         "the file gets its full length; if the queues have messages that the file lacks, --accept-loss is required",
         RECOVER,
         "apache/rocketmq#1560",

@@ -104,10 +104,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "config.backup-better",
         "A configuration file is missing, empty or broken, and its backup `.bak` can be read.",
-        (
-            ("up to 5.3.3", "reads the backup instead"),
-            ("5.3.4 and later", "the same; deletes the broken file first"),
-        ),
+        (("up to 5.3.3", "reads the backup instead"), ("5.3.4 and later", "the same; deletes the broken file first")),
         "the backup is copied over the file; topics that have queues and that the backup lacks are added, and delay "
         "levels continue where the log shows that they were",
         RECOVER,
@@ -264,12 +261,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "apache/rocketmq#3868",
         "apache/rocketmq#8007",
     ),
-    note(
-        "index.stray-file",
-        "A file or directory in `index/` whose name is not a number.",
-        "ignored",
-        "none needed",
-    ),
+    note("index.stray-file", "A file or directory in `index/` whose name is not a number.", "ignored", "none needed"),
     warning(
         "index.unknown-slot-count",
         "An index file has content, but nothing shows its number of hash slots, so it was not checked.",

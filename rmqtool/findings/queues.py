@@ -147,10 +147,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ("up to 5.0.0", "in a queue's own directory, a file or directory keeps the store from loading"),
             ("5.1.0 and later", "a file keeps the store from loading, a directory is ignored"),
             (ALL, "above the queue's own directory it is ignored"),
-            (
-                ALL,
-                "of two files for one offset (a name with more leading zeros) only one is read",
-            ),
+            (ALL, "of two files for one offset (a name with more leading zeros) only one is read"),
         ),
         "a file is moved away; move a directory by hand",
         RECOVER,

@@ -28,10 +28,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "Queues are in files and in RocksDB, and the database lacks the first units of queues, or all of them.",
         (
             (_SINCE, "serves the files, unless its settings say that it reads RocksDB"),
-            (
-                "5.4.0 and later",
-                "with `combineCQPreferCQType=defaultRocksDB` serves none of these messages",
-            ),
+            ("5.4.0 and later", "with `combineCQPreferCQType=defaultRocksDB` serves none of these messages"),
         ),
         "none needed for a database that was made later, or that has topics of one type only "
         "(`rocksdbCQSelectiveDoubleWriteEnable`)",

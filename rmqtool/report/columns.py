@@ -125,10 +125,7 @@ PUT_COLUMNS: Final = (
     Column("message_id", 32, rank=1),
     Column("reason", 12, rank=3, stretches=True),
 )
-SLOT_COLUMNS: Final = (
-    Column("slot", 10, right=True),
-    Column("newest_entry", 12, right=True),
-)
+SLOT_COLUMNS: Final = (Column("slot", 10, right=True), Column("newest_entry", 12, right=True))
 ENTRY_COLUMNS: Final = (
     Column("number", 8, right=True),
     Column("slot", 7, right=True),

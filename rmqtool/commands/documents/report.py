@@ -116,9 +116,7 @@ class _Survey:
             threads = thread_count()
             plans.append(
                 self._plan(
-                    "salvage",
-                    "",
-                    lambda run: salvage_planner(run, SalvageOptions(run.build_options, threads=threads)),
+                    "salvage", "", lambda run: salvage_planner(run, SalvageOptions(run.build_options, threads=threads))
                 )
             )
         of_verify = ("verify", answer_of_verify(self._opened, self._line, self._tally, checked))

@@ -68,8 +68,7 @@ def diff(
     context: typer.Context,
     store: shared.ReadStore,
     other: Annotated[
-        StoreLocation | None,
-        typer.Argument(metavar="[STORE_B]", help="Store to compare with.", parser=store_location),
+        StoreLocation | None, typer.Argument(metavar="[STORE_B]", help="Store to compare with.", parser=store_location)
     ] = None,
     manifest: Annotated[Path | None, option("FILE", "Compare with the store of this manifest.")] = None,
     make_manifest: Annotated[
@@ -122,10 +121,7 @@ def diff(
         assert other is not None
         side_b = _side(other, commitlog_b, messages)
     options = CompareOptions(
-        by_messages=compared is Compared.MESSAGES,
-        limit=limit,
-        threads=thread_count(threads),
-        folder=work_dir,
+        by_messages=compared is Compared.MESSAGES, limit=limit, threads=thread_count(threads), folder=work_dir
     )
     with runner(master, conf, messages) as chosen, messages.progress("diff") as progress:
         far = described if side_b is None else _subject(side_b.opened)

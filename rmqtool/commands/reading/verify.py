@@ -166,8 +166,7 @@ class _Output:
         self, summary_json: dict[str, Any], files: Sequence[str], junit: Path | None, sarif: Path | None
     ) -> None:
         rows = sorted(
-            self._rows,
-            key=lambda row: (row["file"], -1 if row["file_position"] is None else row["file_position"]),
+            self._rows, key=lambda row: (row["file"], -1 if row["file_position"] is None else row["file_position"])
         )
         if self._output is OutputFormat.JSONL:
             sys.stdout.write(json_text({"type": "summary", **summary_json}) + "\n")

@@ -59,10 +59,7 @@ def recover(
 def recover_planner(repair: RepairRun, options: RecoverOptions) -> Planner:
     """Makes the plan of `recover` by what a person chose; the rest of the options follows from the run."""
     options = replace(
-        options,
-        build=repair.build_options,
-        threads=thread_count(),
-        forecast=forecast_options(repair.opened.conf),
+        options, build=repair.build_options, threads=thread_count(), forecast=forecast_options(repair.opened.conf)
     )
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:

@@ -344,10 +344,4 @@ def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWrit
     asked = place.asked.shared if isinstance(place.asked, MessageBatch) else place.asked
     if asked is not None and (reason := queue_refusal(asked, config)):
         raise UsageError(f"--queue-id: {reason}")
-    return existing_store(
-        place.store,
-        place.look,
-        opened.rules,
-        config,
-        after_crash=place.after_crash,
-    )
+    return existing_store(place.store, place.look, opened.rules, config, after_crash=place.after_crash)

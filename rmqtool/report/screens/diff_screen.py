@@ -22,11 +22,7 @@ _HEADINGS: Final = {
     "moved": "In both, at another queue offset or in another queue",
     "reordered": "In both, in another order",
 }
-_REASONS: Final = {
-    "expired": "expired there",
-    "beyond-end": "after the end there",
-    "inside": "",
-}
+_REASONS: Final = {"expired": "expired there", "beyond-end": "after the end there", "inside": ""}
 _RELATIONS: Final = {
     "equal": "equal from {begin} to {end}",
     "a-is-prefix": "equal from {begin} to {end}, where A ends; B continues for {rest}",

@@ -21,10 +21,7 @@ _MENDED: Final = {
     "as-is": "a damaged body kept after an intact header",
 }
 _CONSENT: Final = {"flipped-bit": "--fix-bits", "as-is": "--as-is"}
-_VERBS: Final = (
-    {"start": "starts", "lose": "loses", "do": "does"},
-    {"start": "start", "lose": "lose", "do": "do"},
-)
+_VERBS: Final = ({"start": "starts", "lose": "loses", "do": "does"}, {"start": "start", "lose": "lose", "do": "do"})
 """Of one version, and of several."""
 
 

@@ -17,13 +17,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.findings.account import Account
 from rmqtool.findings.finding import Finding, Severity
 from rmqtool.findings.registry import finding
-from rmqtool.formats.checkpoint import (
-    CHECKPOINT,
-    FIELDS_SIZE,
-    FILE_SIZE,
-    impossible_fields,
-    parse_checkpoint,
-)
+from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, impossible_fields, parse_checkpoint
 from rmqtool.formats.queue_name import topic_text, unsafe_name
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, is_java_long

@@ -95,12 +95,7 @@ def _by_topic(runs: Sequence[Missing]) -> list[tuple[bytes, list[Missing]]]:
 
 
 def _of_topic(
-    kind: str,
-    context: VerifyContext,
-    runs: Sequence[Missing],
-    what: str,
-    groups: Sequence[str],
-    repair: str | None,
+    kind: str, context: VerifyContext, runs: Sequence[Missing], what: str, groups: Sequence[str], repair: str | None
 ) -> Finding:
     first = min(run.physical_offset for run in runs)
     count, size = sum(run.message_count for run in runs), sum(run.byte_count for run in runs)
