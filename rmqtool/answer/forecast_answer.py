@@ -72,12 +72,8 @@ def answer_of_forecasts(
     simulated: Sequence[Forecast],
     beside_verify: bool = False,
 ) -> Answer:
-    """Answer of forecasts; the worst of several counts.
-
-    Args:
-        versions: whose starts were asked for.
-        simulated: the starts of these that could be simulated, from which the forecasts are chosen.
-        beside_verify: whether the answer of `verify`, which compares queues on both sides, is shown too.
+    """Answer of forecasts for the starts of these versions, chosen from those that could be simulated; the worst one
+    counts. The answer of `verify`, which compares queues on both sides, may be shown too.
     """
     assessment = _assessment(opened, line, forecasts, effects)
     if beside_verify:

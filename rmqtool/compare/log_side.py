@@ -81,12 +81,8 @@ class LogSide(Protocol):
 
 
 class StoreLog:
-    """The log of a store, as a `LogSide`; it pickles, if the store's view does.
-
-    Attributes:
-        problems: files that could not be opened, as sentences.
-        left_out: files that are no part of the log, as sentences.
-        splits: the files, to be walked.
+    """The log of a store, as a `LogSide`; it pickles, if the store's view does. Sentences name files that could not be
+    opened, and those that are no part of the log; the others are splits, to be walked.
     """
 
     has_rows = True

@@ -200,11 +200,8 @@ def _put(file: BinaryIO, plain: bytes) -> int:
 class ManifestLog:
     """The log of a manifest, as a `LogSide`; a file is opened for each part, so that threads may share it.
 
-    It pickles, for tasks that find the file at the same absolute path.
-
-    Raises:
-        UnreadableError: the file is no manifest, was cut off or damaged.
-        UnsupportedError: it is one of another version.
+    It pickles, for tasks that find the file at the same absolute path. UnreadableError if the file is no manifest, was
+    cut off or damaged, UnsupportedError if it is one of another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -294,13 +291,8 @@ def packed_rows(rows: Array) -> bytes:
 
 
 def unpacked_rows(raw: bytes, count: int, begin: int, end: int, translation: Array) -> Array:
-    """The reverse of `packed_rows`.
-
-    Args:
-        translation: gives the comparison's queue numbers for those of the file.
-
-    Raises:
-        ValueError: the rows do not lie in [begin, end) one after the other, or name a queue that is not there.
+    """The reverse of `packed_rows`, with the comparison's queue numbers for those of the file; ValueError if the rows
+    do not lie in [begin, end) one after the other, or name a queue that is not there.
     """
     rows = np.zeros(count, ROW)
     at = 0

@@ -58,13 +58,9 @@ class ConfigDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class StoreMetadata:
-    """The facts of one store.
-
-    Attributes:
-        queues: None where they are in RocksDB, and cannot be read.
-        config: JSON texts; files that cannot be read have no entry.
-        files: digests of the files that are not decoded, by path; None in manifests that have none.
-        problems: what could not be read, as sentences.
+    """The facts of one store: queues, unless they cannot be read in RocksDB; entries of configuration files that can be
+    read, as JSON; digests of files that are not decoded, by path, unless a manifest has none; and problems, as
+    sentences.
     """
 
     queues: dict[QueueName, tuple[int | None, int | None]] | None = None

@@ -58,12 +58,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first place where two logs of the same physical offsets differ.
-
-    Attributes:
-        precision: byte, record or block: what `physical_offset` is the place, or the start, of.
-        record_offset: where the record, or the block, begins in which it lies.
-        end: physical offset after the differing range.
+    """The first place where two logs of the same physical offsets differ, up to `end`: a byte, or the start of the
+    record or block that `record_offset` tells in any case.
     """
 
     physical_offset: int

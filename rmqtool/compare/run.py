@@ -33,12 +33,8 @@ PARTITIONS_MAX: Final = 8192
 
 @dataclass(frozen=True)
 class ComparedStore:
-    """A side with all that is compared of it.
-
-    Attributes:
-        kind: store or manifest.
-        totals: of the whole log, where they are known before it is read.
-        not_compared: what is left out of this side, as sentences.
+    """A store or manifest with all that is compared of it, and what is not, as sentences; totals are of the whole log,
+    where they are known before it is read.
     """
 
     label: str

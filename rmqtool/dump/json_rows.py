@@ -58,11 +58,8 @@ def message_block(messages: DumpedMessages) -> RowBlock:
 
 @dataclass
 class JsonRows:
-    """The rows of messages, many at once.
-
-    Attributes:
-        separator: what follows each row but the last, with a line end.
-        unicode: whether the stream can carry every character.
+    """The rows of messages, many at once; a separator and a line end follow each but the last, and all that is not
+    ASCII is escaped unless the stream carries `unicode`.
     """
 
     messages: DumpedMessages

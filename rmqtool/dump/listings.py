@@ -215,12 +215,7 @@ _DTYPE: Final = np.dtype(
 
 
 class Pending(NamedTuple):
-    """A message that waits.
-
-    Attributes:
-        size: what leads to its record names this size; 0 where it names none.
-        level: delay level, or `IN_TIMER`, or `IN_QUEUE`.
-    """
+    """A message that waits in a delay level, or `IN_TIMER`, or `IN_QUEUE`; of a size, if known, or 0."""
 
     due_ms: int
     physical_offset: int

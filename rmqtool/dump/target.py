@@ -85,13 +85,8 @@ _IN_STORE: Final = ("commitlog", "consumequeue")
 
 @dataclass(frozen=True)
 class Target:
-    """Files of one kind, in order.
-
-    Attributes:
-        file_size: bytes of a full commitlog file; 0 if unknown.
-        problems: places that could not be looked at, as sentences.
-        unread: those of them where files of this kind would be.
-        store: all of it; None where a part of one or a single file is dumped.
+    """Files of one kind, in order, and the store if all of it is dumped; a commitlog file has `file_size` bytes, if
+    known. Sentences name places that could not be looked at; in the `unread` ones files of this kind would be.
     """
 
     kind: DumpKind

@@ -67,12 +67,8 @@ class BodyDecoder(Protocol):
 
 @dataclass(frozen=True)
 class BodyChoice:
-    """Choice of the parts of bodies to show.
-
-    Attributes:
-        limit: bytes of a body, decompressed, beyond which it is cut.
-        raw: the body as it is stored, compressed or not, and the property block as text beside the properties.
-        decoder: what decodes bodies; then a body itself is shown where its form is asked for, or it is not decoded.
+    """Choice of the parts of bodies to show: as stored, compressed or not, with the property block as text (`raw`), or
+    cut at `limit` bytes, decompressed; a decoder leaves a body itself out, unless its form is asked for.
     """
 
     form: BodyForm = BodyForm.NONE

@@ -20,12 +20,9 @@ _OTHER_WIDTHS: Final = {"tags_code": 20, "file": 20}
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, whose heading is the name of its field.
-
-    Attributes:
-        width: terminal columns; numbers are never cropped, text is. 0 of a time, which has `time_width`.
-        rank: columns of the highest rank are left out first where a terminal is narrow; 0 always stays.
-        stretches: takes a share of what a wide terminal leaves.
+    """A column of a table, headed by its field. Where a terminal is narrow, the highest rank is left out first, 0
+    never; text is cropped to its width, numbers never. A time, of width 0, has `time_width`. What is left goes to those
+    that stretch.
     """
 
     field: str

@@ -31,13 +31,8 @@ Read = Callable[[int, int], bytes]
 
 @dataclass(frozen=True)
 class HexField:
-    """A field with its bytes.
-
-    Attributes:
-        position: bytes from the record's or unit's start.
-        content: its first bytes, as many as are to be shown.
-        length: how many it really has.
-        tail: its last bytes, where it is longer than what is shown.
+    """A field with its bytes, from the start of the record or unit: the first ones of `length`, as many as are to be
+    shown, and the last ones where it is longer.
     """
 
     name: str
@@ -65,12 +60,10 @@ class HexField:
 
 
 def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
-    """The parts of a structure; bytes outside its fields are named as such, so none is left out.
+    """The parts of a structure, whose fields are as declared; bytes outside them are named as such, so none is left
+    out.
 
-    Args:
-        read: gives (position, length) bytes of it.
-        length: of the whole structure.
-        fields: as declared; one of variable length takes what the last length before it says.
+    A field of variable length takes what the last length before it says; `read` gives (position, length) bytes.
     """
     parts: list[HexField] = []
     at, declared_length = 0, 0

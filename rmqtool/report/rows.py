@@ -27,13 +27,11 @@ def message_fields(body: BodyChoice) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows of one kind by their columns, which are made when a writer asks for them.
+    """Rows of one kind by their columns, which are made when a writer asks for them; values are texts, numbers, and
+    lists and maps of texts, unless `holds_json`.
 
-    Attributes:
-        column: gives the values of a field.
-        holds_json: whether a value may be any JSON; else they are texts, numbers, and lists and maps of texts.
-        json_parts: gives the JSON text of all rows in parts, each valid until the next one; it is told the fields, what
-            stands between two rows, and whether the stream carries every character. None: it is made of the columns.
+    `json_parts`, unless it is made of the columns, gives the JSON text of all rows in parts, each valid until the next
+    one; it is told the fields, what stands between two rows, and whether the stream carries every character.
     """
 
     count: int

@@ -19,12 +19,8 @@ _ORDER: Final = (_ARGUMENTS, OWN, REPAIR, STORE, OUTPUT, SPARK, EVERY)
 
 
 def option(shown: str, text: str, panel: str | None = None, **more: Any) -> Any:
-    """An option of a command, for `Annotated`.
-
-    Args:
-        shown: as the help shows it: `--at POSITION`, `--yes`, or `POSITION` where it is named for its parameter.
-        panel: the group of the help; None for a command's own options.
-        more: further arguments of `typer.Option`.
+    """An option of a command, for `Annotated`, as the help shows it: `--at POSITION`, `--yes`, or `POSITION` where it
+    is named for its parameter; in the panel of its group, if it is not the command's own. `more` is for `typer.Option`.
     """
     words = shown.split()
     names = [word for word in words if word.startswith("-")]

@@ -27,12 +27,8 @@ READS_MAX: Final = 10_000
 
 
 class _Beyond(NamedTuple):
-    """A part of the log outside the chunk.
-
-    Attributes:
-        is_whole: whether sound records lie side by side in all of it.
-        first: physical offset and queue offsets [first, end) of the first record of a queue in it.
-        last: the same of the last one.
+    """A part of the log outside the chunk, and, where sound records lie side by side in all of it, physical offset and
+    queue offsets [first, end) of the first and the last record of a queue.
     """
 
     is_whole: bool

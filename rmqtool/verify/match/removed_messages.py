@@ -41,13 +41,8 @@ GROUPS_NAMED_MAX: Final = 5
 
 @dataclass
 class RemovedMessages:
-    """The messages without a unit of a log, told apart.
-
-    Attributes:
-        lacking: those that a queue lacks.
-        removed: those of deleted topics.
-        doubtful: those of topics of which nothing tells whether they were deleted.
-        ends: where in the log the removed generations of a topic end; a topic that is not configured has no later one.
+    """The messages without a unit of a log: those that a queue lacks, those of deleted topics, and those of topics that
+    may be deleted; with where the removed generations of a topic end, or all of one that is not configured.
     """
 
     lacking: list[Missing] = field(default_factory=list)

@@ -395,12 +395,8 @@ class IndexPass:
 
 
 class EntryBlock(NamedTuple):
-    """Entries that lie one after the other.
-
-    Attributes:
-        first_number: of the first one.
-        slots, physical_offsets: of each, its slot and the place of its record.
-        has_negative: whether any holds a negative hash or time.
+    """Entries that lie one after the other, from a number on: slot and place of the record of each, and whether any
+    holds a negative hash or time.
     """
 
     first_number: int

@@ -39,14 +39,9 @@ Kinds = NDArray[np.int8]
 
 @dataclass
 class QueuePass:
-    """Collects the results of one queue, file by file and block by block.
-
-    Args:
-        file_size: bytes of a full file of the queue.
-        log_file_size: bytes of a full commitlog file, for dead units are known by their place before its start.
-        log_minimum: first physical offset of the log.
-        span: places [begin, end) that are looked at, where the rest was seen before or is still being written; None is
-            all of them.
+    """Collects the results of one queue, file by file and block by block, in the span of places that was not seen
+    before and is not being written. Dead units are known by their place before the start of the log, with its file
+    size.
     """
 
     queue: QueueFiles
