@@ -136,7 +136,9 @@ class _Verifier:
         for files in left_out_files(self.store, self._side_kinds):
             self._leave_out(files)
         configs = read_store_configs(self.store)
-        queues, index = self._check_queues(), self._check_index()
+        database = self.store.queue_database
+        plain = self._check_database(database) if database else _CheckedQueues(self._check_queue_files(is_batch=False))
+        queues, index = replace(plain, batch=self._check_queue_files(is_batch=True)), self._check_index()
         second = self.store.second_database if self._looks_beside else None
         of_second = self._check_database(second) if second is not None else None
         context = self._context(configs, queues, index, of_second)
@@ -250,11 +252,6 @@ class _Verifier:
         return max((newest, *indexed)) + 1
 
     # Queues and index alone
-
-    def _check_queues(self) -> _CheckedQueues:
-        database = self.store.queue_database
-        queues = self._check_database(database) if database else _CheckedQueues(self._check_queue_files(is_batch=False))
-        return replace(queues, batch=self._check_queue_files(is_batch=True))
 
     def _check_queue_files(self, *, is_batch: bool) -> QueueMaps:
         look = QueueLook(self.store, self._account, self.options.digest, self.store.log_start, is_batch=is_batch)
