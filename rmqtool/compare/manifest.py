@@ -15,7 +15,7 @@ import json
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -271,12 +271,12 @@ class ManifestLog:
             raise UnreadableError(f"{self._path}: {error} (the manifest is incomplete)") from error
 
 
+@dataclass
 class _Stream:
     """A `BlockStream`; the totals of single files are not in a manifest."""
 
-    def __init__(self, blocks: Callable[[], Iterator[Block]]) -> None:
-        self.blocks = blocks
-        self.totals = LogTotals()
+    blocks: Callable[[], Iterator[Block]]
+    totals: LogTotals = field(default_factory=LogTotals)
 
 
 def packed_rows(rows: Array) -> bytes:

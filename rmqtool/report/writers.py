@@ -11,6 +11,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final, Protocol, TextIO
@@ -114,23 +115,23 @@ class CsvWriter:
         """Nothing is held back."""
 
 
+@dataclass(frozen=True)
 class _Selection:
     """Passes on the requested fields; a row that has none of them is skipped."""
 
-    def __init__(self, writer: RowWriter, fields: Sequence[str]) -> None:
-        self._writer = writer
-        self._fields = tuple(dict.fromkeys(fields))
+    writer: RowWriter
+    fields: tuple[str, ...]
 
     def write(self, row: DumpRow) -> None:
-        if any(field in row for field in self._fields):
-            self._writer.write({field: row.get(field) for field in self._fields})
+        if any(field in row for field in self.fields):
+            self.writer.write({field: row.get(field) for field in self.fields})
 
     def write_block(self, block: RowBlock) -> None:
-        if not set(self._fields).isdisjoint(block.fields):
-            self._writer.write_block(block.with_fields(self._fields))
+        if not set(self.fields).isdisjoint(block.fields):
+            self.writer.write_block(block.with_fields(self.fields))
 
     def close(self) -> None:
-        self._writer.close()
+        self.writer.close()
 
 
 def row_writer(
@@ -152,7 +153,7 @@ def row_writer(
 
         return TableWriter(stream, width, color=color, fields=fields)
     writer = JsonWriter(stream, is_array=form == "json")
-    return writer if fields is None else _Selection(writer, fields)
+    return writer if fields is None else _Selection(writer, tuple(dict.fromkeys(fields)))
 
 
 def json_text(value: Any, *, unicode: bool = True, indent: int | None = None) -> str:

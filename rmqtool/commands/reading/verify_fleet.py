@@ -8,7 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from rmqtool.answer.exit_codes import ExitCode
@@ -179,12 +179,13 @@ class _Json:
         return json_text(value, unicode=(self._stream.encoding or "utf-8").lower().startswith("utf"))
 
 
+@dataclass
 class _Screens:
     """For a person: the screen of each store that is not OK, as `verify` shows it, and a table of all."""
 
-    def __init__(self, stream: TextIO, here: Screen) -> None:
-        self._stream, self._screen = stream, here
-        self._table: list[JsonRow] = []
+    _stream: TextIO
+    _screen: Screen
+    _table: list[JsonRow] = field(default_factory=list)
 
     def write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         figures = {**head, "type": "store", "records": head["checked"]["records"]}

@@ -34,11 +34,11 @@ class FindingKind:
         return self.count - len(self.examples)
 
 
+@dataclass
 class FindingKinds:
     """Collects findings; memory is bounded by the number of kinds."""
 
-    def __init__(self) -> None:
-        self._kinds: dict[str, FindingKind] = {}
+    _kinds: dict[str, FindingKind] = field(default_factory=dict)
 
     def add(self, finding: JsonObject, kind: FindingKind) -> None:
         """Count a finding, an object as `verify --format json` writes it; `kind` is used for the first of its kind."""

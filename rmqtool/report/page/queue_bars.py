@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 ROWS_MAX: Final = 64
@@ -36,13 +36,13 @@ class QueueBar:
             self.end = end if self.end is None else max(self.end, end)
 
 
+@dataclass
 class QueueBars:
     """Collects the queues of a store."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._queues: list[QueueBar] = []
-        self._topics: dict[str, QueueBar] = {}
+    count: int = 0
+    _queues: list[QueueBar] = field(default_factory=list)
+    _topics: dict[str, QueueBar] = field(default_factory=dict)
 
     def add(self, topic: str, queue_id: int, messages: int | None, begin: int | None, end: int | None) -> None:
         """Count a queue, of which the messages are known if it can be read, and the physical offsets from its first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -55,12 +55,12 @@ class Axis:
         return [_bar(touched.start, len(touched), kind) for touched, kind in cells if touched]
 
 
+@dataclass
 class Strip:
     """Ranges painted over each other."""
 
-    def __init__(self, axis: Axis) -> None:
-        self.axis = axis
-        self._cells = bytearray(BINS)
+    axis: Axis
+    _cells: bytearray = field(default_factory=lambda: bytearray(BINS))
 
     def paint(self, begin: int, end: int, paint: Paint) -> None:
         """Paint the cells that a range touches and that show nothing worse."""
