@@ -19,18 +19,10 @@ from rmqtool.answer.forecast_answer import answer_of_forecasts
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.verify_answer import UNREADABLE, answer_of_verify
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_new, write_new
 from rmqtool.commands.options.run import thread_count
-from rmqtool.commands.options.store import (
-    ReadStore,
-    StoreOptions,
-    command_line,
-    lock_of,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.commands.reading.forecast import forecasts_of
 from rmqtool.commands.reading.info import info_object
 from rmqtool.commands.repairs.carry_out import preview
@@ -59,13 +51,13 @@ from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 
 
-@with_store_options()
+@shared.with_store_options()
 def report(
     context: typer.Context,
-    store: ReadStore,
-    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Write the page to this new file.")],
+    store: shared.ReadStore,
+    html: Annotated[Path, option("--html FILE", "Write the page to this new file.")],
     *,
-    store_options: StoreOptions,
+    store_options: shared.StoreOptions,
 ) -> None:
     """Write a report on a store as one HTML page, to read, print or send.
 
@@ -77,12 +69,12 @@ def report(
     Example: rmqtool report /home/rocketmq/store --html report.html
     """
     messages = messages_of(context)
-    opened = open_store(store, store_options)
-    tell_opened(opened, messages)
-    refuse_inside_store(html, "a report", store, opened.store.settings.commitlog_directories)
+    opened = shared.open_store(store, store_options)
+    shared.tell_opened(opened, messages)
+    shared.refuse_inside_store(html, "a report", store, opened.store.settings.commitlog_directories)
     demand_new("--html", html)
     with LogDigest() as digest:
-        survey = _Survey(store, opened, command_line(store, store_options), messages, digest)
+        survey = _Survey(store, opened, shared.command_line(store, store_options), messages, digest)
         facts = survey.facts()
     text = page_text(facts)
     write_new("--html", html, text)
@@ -103,7 +95,7 @@ class _Survey:
     ) -> None:
         self._place, self._opened, self._line = place, opened, line
         self._messages, self._digest = messages, digest
-        self._lock = lock_of(place, opened.store, opened.foreign)
+        self._lock = shared.lock_of(place, opened.store, opened.foreign)
         self._queues, self._kinds, self._tally = QueueBars(), FindingKinds(), FindingTally()
         self._log = LogPicture([DrawnFile(one.path, one.start, one.size) for one in opened.store.commitlog])
         self.has_unreadable = bool(opened.store.problems)
@@ -124,9 +116,7 @@ class _Survey:
             threads = thread_count()
             plans.append(
                 self._plan(
-                    "salvage",
-                    "",
-                    lambda run: salvage_planner(run, SalvageOptions(run.build_options, threads=threads)),
+                    "salvage", "", lambda run: salvage_planner(run, SalvageOptions(run.build_options, threads=threads))
                 )
             )
         of_verify = ("verify", answer_of_verify(self._opened, self._line, self._tally, checked))

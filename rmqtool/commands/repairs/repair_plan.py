@@ -138,7 +138,6 @@ class RepairRun:
 
     @cached_property
     def delays(self) -> DelayTimes:
-        """The delays of the delay levels."""
         return delay_times(self.opened.store, self.opened.rules, self.opened.conf)
 
     @property
@@ -206,11 +205,7 @@ class PlannedRun:
 
 
 def make_plan(run: RepairRun, planner: Planner, places: StorePaths, staging: Path, *, may_ask: bool) -> PlannedRun:
-    """The plan for a store that nothing changes meanwhile, with what it leaves and leads to.
-
-    Args:
-        may_ask: whether there is a person who can answer.
-    """
+    """The plan for a store that nothing changes meanwhile, with what it leaves and leads to."""
     messages, name, opened = run.messages, run.request.command.name, run.opened
     with unchanged(places) as before:
         with messages.progress(name) as progress:
@@ -257,11 +252,7 @@ def plan_with_sizes(
 
 
 def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> PlannedRun:
-    """The plan with its remaining findings and forecasts, and the planned repair with the last check.
-
-    Args:
-        before: fingerprint of the store.
-    """
+    """The plan with its remaining findings and forecasts, and the planned repair with the last check."""
     request, opened, digest = run.request, run.opened, run.digest
     places = request.places(opened.store)
     plan = Plan(

@@ -467,7 +467,7 @@ def misplaced_records(
     for known in findings:
         if known.id != MISSING:  # told by the order itself
             doubts.add(known)
-    records, _ = _order(store, settings, log_end, delays_ms).misplaced(doubts.counter().between)
+    records, _ = _order(store, settings, log_end, delays_ms).misplaced(doubts.counter())
     with OpenFiles(store.view) as files:
         log = Log(store, settings.rules, files)
         for misplaced in records:

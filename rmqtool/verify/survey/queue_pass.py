@@ -39,14 +39,9 @@ Kinds = NDArray[np.int8]
 
 @dataclass
 class QueuePass:
-    """Collects the results of one queue, file by file and block by block.
-
-    Args:
-        file_size: bytes of a full file of the queue.
-        log_file_size: bytes of a full commitlog file, for dead units are known by their place before its start.
-        log_minimum: first physical offset of the log.
-        span: places [begin, end) that are looked at, where the rest was seen before or is still being written; None is
-            all of them.
+    """Collects the results of one queue, file by file and block by block, in the span of places that was not seen
+    before and is not being written. Dead units are known by their place before the start of the log, with its file
+    size.
     """
 
     queue: QueueFiles
@@ -78,7 +73,6 @@ class QueuePass:
         self._in_stale = False
 
     def run(self, open_file: Open) -> QueueMap:
-        """Read all files of the queue."""
         by_name = sorted(self.queue.segments, key=lambda segment: segment.entry.name)
         for segment, in_place in zip(self.queue.segments, by_name, strict=True):
             if segment.path != in_place.path and segment.entry.name != segment_name(segment.start):
@@ -313,11 +307,7 @@ _ALL: Final = 1 << 60
 
 
 class QueueLook:
-    """Looks at queues in files, plain ones or batch queues; any thread may do it.
-
-    Attributes:
-        queues: all of them.
-    """
+    """Looks at queues in files, plain ones or batch queues, of which it has all; any thread may do it."""
 
     def __init__(
         self, store: Store, account: Account, digest: LogDigest | None, log_minimum: int, *, is_batch: bool
@@ -329,7 +319,6 @@ class QueueLook:
         self._seen: list[object] = []
 
     def __call__(self, queue: QueueFiles) -> Seen[QueueMap]:
-        """Result for one queue."""
         store = self._store
         file_size = store.batch_file_size if self._is_batch else store.consumequeue_file_size
         one = QueuePass(queue, self._is_batch, file_size, store.commitlog_file_size, self._log_minimum, self._account)
@@ -344,7 +333,5 @@ class QueueLook:
 
     @property
     def seen(self) -> list[object]:
-        """Objects that equal those of another look only if it saw the very same; nothing equals them where nothing was
-        kept.
-        """
+        """Objects equal to those of another look only if it saw the same; nothing equals them if none are kept."""
         return self._seen if self._digest is not None or not self.queues else [object()]

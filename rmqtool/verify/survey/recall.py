@@ -59,7 +59,12 @@ class SeenSplits:
                 (scan.record_crc, tuple(scan.delays_ms), scan.keys_of),
                 *(getattr(context, field.name) for field in fields(context) if field.name not in _OF_FILES),
             )
-        self._contents = self._queue_files(context) if self._terms is not None else {}
+        self._contents: Mapping[str, Hashable] = {}
+        """Identities of the queues' files before anything is compared with them; empty where there are very many."""
+        if self._terms is not None and len(context.queues) <= QUEUES_MAX:
+            paths = [file.path for queue in context.queues.values() for file in queue.files]
+            known = identities(paths, store.view.open, self._digest)
+            self._contents = {} if known is UNKNOWN else dict(zip(paths, known, strict=True))
         # Where something is wrong, it may be looked for in files of the log without data too.
         self._all_files = tuple((segment.path, segment.start, segment.size) for segment in store.commitlog)
 
@@ -70,7 +75,7 @@ class SeenSplits:
         name = _name(split)
         known: SplitResult | None = self._digest.recall(name, self._terms)
         known = known or self._digest.recall(name, (self._terms, self._all_files))
-        return None if known is None else _copy(known)
+        return None if known is None else replace(known, findings=list(known.findings))
 
     def keep(self, split: Split, result: SplitResult) -> None:
         """Keep a result for later runs."""
@@ -78,25 +83,14 @@ class SeenSplits:
             return
         agrees = not (result.findings or result.missing or result.missing_keys)
         made_of = self._terms if agrees else (self._terms, self._all_files)
-        self._digest.keep(_name(split), made_of, _copy(result))
+        self._digest.keep(_name(split), made_of, replace(result, findings=list(result.findings)))
         if agrees and self._contents:
             placed = replace(result.placed, contents=self._contents)
             self._digest.notes[(split.source.identity, split.physical_offset), QUESTION] = placed
 
-    def _queue_files(self, context: VerifyContext) -> Mapping[str, Hashable]:
-        """Identities of the queues' files before anything is compared with them; empty where there are very many."""
-        queues = context.queues.values() if len(context.queues) <= QUEUES_MAX else ()
-        paths = [file.path for queue in queues for file in queue.files]
-        known = identities(paths, context.store.view.open, self._digest)
-        return {} if known is UNKNOWN else dict(zip(paths, known, strict=True))
-
 
 def _name(split: Split) -> Hashable:
     return "split", split.source.name, split.start, split.end, split.physical_offset, split.more_follows
-
-
-def _copy(result: SplitResult) -> SplitResult:
-    return replace(result, findings=list(result.findings))
 
 
 Result_co = TypeVar("Result_co", covariant=True)
@@ -127,12 +121,7 @@ class Seen(Generic[Result_co]):
 def seen_by(
     one: FilePass[Result_co], paths: Iterable[str], terms: Hashable, open_file: Open, digest: LogDigest | None
 ) -> Seen[Result_co]:
-    """Result of a pass, run or recalled; its account holds it.
-
-    Args:
-        paths: all files that it reads.
-        terms: all else that its result depends on.
-    """
+    """Result of a pass that reads these files, run or recalled, in its account; it depends on the terms beside them."""
     names = tuple(paths)
     made_of = identities(names, open_file, digest)
     key = (type(one).__name__, names)
