@@ -204,6 +204,8 @@ _NO_ROWS: Final = np.empty(0, row_type())
 class DatabaseServedUnits:
     """Tells which records a queue of a database serves; its members are those of `ServedUnits`."""
 
+    is_batch = False
+
     def __init__(self, state: DatabaseQueueState, log_minimum: int) -> None:
         queue = state.queue(log_minimum)
         self._first, self._end = queue.min_queue_offset, queue.max_queue_offset

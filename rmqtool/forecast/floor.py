@@ -148,9 +148,8 @@ class _Comparison:
         both = [served.queues[name] for served in (self.before, self.after) if name in served.queues]
         spans = [units.span for units in both if units.span[0] < units.span[1]]
         gone, astray = list[ServedPlaces](), list[Bools]()
-        is_batch = any(getattr(served.queues.get(name), "is_batch", False) for served in (self.before, self.after))
         low, high = min((span[0] for span in spans), default=0), max((span[1] for span in spans), default=0)
-        blocks = ([(low, high)] if is_batch else self._blocks(name)) if spans else []
+        blocks = ([(low, high)] if any(units.is_batch for units in both) else self._blocks(name)) if spans else []
         for first, end in blocks:
             before, after = self.before.between(name, first, end), self.after.between(name, first, end)
             if not was_served:

@@ -461,7 +461,7 @@ class LogState:
             delays,
             record_crc,
             block_size=DISPATCH_BLOCK_SIZE,
-            digest=self._options.digest,
+            cache=self._options.cache,
             columns_only=columns_only,
             log_bytes=self._log_bytes,
         )

@@ -131,7 +131,7 @@ class LossCounter:
             simulation.options.delays_ms,
             simulation.options.record_crc,
             block_size=DISPATCH_BLOCK_SIZE,
-            digest=simulation.options.digest,
+            cache=simulation.options.cache,
             columns_only=not simulation.options.enters_index,
         )
         by_start = {segment.start: segment for segment in segments}  # of two files of one start, one counts
@@ -178,9 +178,9 @@ class LossCounter:
         if self._index is not None or self._overlapping or segment.path not in self._kept:
             return None
         count, end = options.known_messages(split) or (-1, 0)
-        if options.digest is None or count < 0 or segment.start + end > self._log_end:
+        if options.cache is None or count < 0 or segment.start + end > self._log_end:
             return None
-        seen = options.digest.notes.get(((split.source.identity, split.physical_offset), QUESTION))
+        seen = options.cache.notes.get(((split.source.identity, split.physical_offset), QUESTION))
         for placed, contents in ((self._simulation.entered.get(segment.start), None), (seen, seen and seen.contents)):
             if placed is None or placed.count != count:
                 continue

@@ -178,7 +178,7 @@ def preflight(
         begins = [forecast.counted_from for forecast in forecasts.values() if forecast.counted_from is not None]
         segments = tuple(segment for segment in segments if segment.start >= min(begins, default=0))
     concerned = [change for change in VERSION_CHANGES if change.concerns(before, after)]
-    scan = ScanOptions(options.delays_ms, digest=options.digest)
+    scan = ScanOptions(options.delays_ms, cache=options.cache)
     features = {change.feature for change in concerned if change.feature is not None}
     # The log is read only where one of them is in its records.
     marks = {feature: is_one for feature, is_one in _IN_RECORDS.items() if feature in features}
@@ -290,7 +290,7 @@ class _Starts:
         name = f"{self.after.version} without {change.id}"
         rules = replace(self.after, version=name, **like)
         try:
-            return forecast_store(self.store, rules, replace(self.options, digest=None), SharedStarts(self.reads))
+            return forecast_store(self.store, rules, replace(self.options, cache=None), SharedStarts(self.reads))
         except UnsupportedError:
             return None
 

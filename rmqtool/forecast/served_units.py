@@ -28,15 +28,17 @@ class ServedUnits:
     """Tells which records a queue serves.
 
     Attributes:
+        is_batch: whether its units are batches, which are not read in blocks.
         span: queue offsets [first, end) that may have units; of a batch queue numbers of its units.
     """
 
     __slots__ = (
         "_end", "_enters_in_place", "_extension", "_fails_at_part", "_form", "_loaded", "_looks_ahead", "_minimum",
-        "_queue", "_seen", "_unit_size", "span",
+        "_queue", "_seen", "_unit_size", "is_batch", "span",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, log_minimum: int) -> None:
+        self.is_batch = state.is_batch
         self._form = unit_format(is_batch=state.is_batch).dtype
         self._loaded = state.loaded
         self._unit_size = self._loaded.kind.size

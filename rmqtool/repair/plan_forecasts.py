@@ -65,7 +65,7 @@ class PlanForecasts(Closable):
         self._store, self._after, self._rules = store, after, rules
         self._options, self._on_note = options, on_note
         self._repair, self._possible = repair, possible
-        self._shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
+        self._shared = SharedStarts(ReadCache(notes=None if options.cache is None else options.cache.notes))
         self._pool = ThreadPoolExecutor(_starts_at_once(len(after.files.get(FileKind.CONSUMEQUEUE, ()))))
         self._now: Future[ForecastAfter | None] | None = None
 

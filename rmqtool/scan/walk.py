@@ -138,7 +138,7 @@ class RecordReader(Protocol):
 
 
 class BatchSource(Protocol):
-    """Known results for a log (`LogDigest`): gives a walk its batches, from those of earlier walks where it can."""
+    """Known results for a log (`RowCache`): gives a walk its batches, from those of earlier walks where it can."""
 
     def batches(self, walk: Walk, *, answers: bool) -> Iterator[Batch]:
         """The batches of a walk.
@@ -155,8 +155,8 @@ class Walk:
     Attributes:
         delays_ms: of the broker's delay levels, for the tags code of the schedule topic.
         record_crc: whether the store writes whole-record CRCs; elsewhere a property of that name is the application's.
-        digest: what is known of the log, and is told what this walk sees.
-        columns_only: whether the columns that a digest keeps are enough for whoever asks.
+        cache: what is known of the log, and is told what this walk sees.
+        columns_only: whether the columns that a cache keeps are enough for whoever asks.
         keys_of: the version whose `KeyHashes` are needed beside the columns; None needs none.
     """
 
@@ -167,7 +167,7 @@ class Walk:
     block_size: int = BLOCK_SIZE
     topics: TopicTable = field(default_factory=TopicTable)
     outcome: SplitOutcome = field(default_factory=SplitOutcome)
-    digest: BatchSource | None = None
+    cache: BatchSource | None = None
     columns_only: bool = False
     keys_of: str | None = None
     at_hand: InitVar[Window | None] = None
@@ -182,7 +182,7 @@ class Walk:
 
     def batches(self) -> Iterator[Batch]:
         """Rows of the split. What the disk does not give is a bad range and no exception."""
-        return self.scanned() if self.digest is None else self.digest.batches(self, answers=self.columns_only)
+        return self.scanned() if self.cache is None else self.cache.batches(self, answers=self.columns_only)
 
     def scanned(self) -> Iterator[Batch]:
         """Batches of the split, read from its bytes."""

@@ -254,7 +254,7 @@ class _Verifier:
     # Queues and index alone
 
     def _check_queue_files(self, *, is_batch: bool) -> QueueMaps:
-        look = QueueLook(self.store, self._account, self.options.digest, self.store.log_start, is_batch=is_batch)
+        look = QueueLook(self.store, self._account, self.options.cache, self.store.log_start, is_batch=is_batch)
         maps = QueueMaps()
         held = {FILLER} if is_batch else {FILLER, ORDER}  # a batch unit fits its record wherever it stands
         for seen in self._threads.map(look, look.queues):
@@ -276,7 +276,7 @@ class _Verifier:
         return _CheckedQueues(DatabaseQueues(database), order, dispatched=database.dispatched or 0)
 
     def _check_index(self) -> reach.IndexFiles:
-        index = reach.read_index(self.store, self._account, self.options.digest)
+        index = reach.read_index(self.store, self._account, self.options.cache)
         self._say(index.findings)
         self._seen_files += index.seen
         self._summary.entry_count += sum(file.count for file in index.maps)
@@ -293,7 +293,7 @@ class _Verifier:
         scan = ScanOptions(
             compiled=self.options.compiled,
             block_size=DISPATCH_BLOCK_SIZE,
-            digest=self.options.digest,
+            cache=self.options.cache,
             columns_only=context.live_end is None,
             keys_of=context.index_rules.version if context.crosses else None,
         )

@@ -27,7 +27,7 @@ from rmqtool.forecast.preflight import preflight
 from rmqtool.forecast.result import Forecast
 from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 
 ALL: Final = "all"
 
@@ -166,11 +166,11 @@ def forecasts_of(
     opened: OpenedStore,
     versions: Sequence[str],
     messages: Messages,
-    digest: LogDigest | None = None,
+    cache: RowCache | None = None,
     *,
     count_index: bool = True,
 ) -> list[Forecast]:
-    """What brokers of each version would do, as far as their start can be forecast; the digest is of the log, where it
+    """What brokers of each version would do, as far as their start can be forecast; the cache is of the log, where it
     is known already. To count what the index would lack, the log is read for each way to enter keys.
     """
     forecasts: list[Forecast] = []
@@ -182,7 +182,7 @@ def forecasts_of(
             asked = opened.at(rules_for(version))
             options = replace(forecast_options(asked.conf), count_index=count_index)
             shared = shared_by_settings.setdefault((asked.store.settings, options), SharedStarts())
-            options = replace(options, digest=digest if asked.store is opened.store else None)
+            options = replace(options, cache=cache if asked.store is opened.store else None)
             try:
                 forecasts.append(
                     forecast_store(asked.store, asked.rules, options, None if len(versions) == 1 else shared)

@@ -167,11 +167,11 @@ def carry_out(run: RepairRun, planner: Planner) -> None:
     messages.interrupted = f"the repair was made; rmqtool undo {request.store} rolls it back"
     sized = planned.run.opened.store
     repaired = survey(sized.view, sized.settings, sized)
-    if run.digest is not None:
-        run.digest.know_again(applied.read_back)
+    if run.cache is not None:
+        run.cache.know_again(applied.read_back)
     with messages.progress(f"{name}: check of the repaired store"):
         rules = run.opened.rules
-        checked, surprises = check_applied(repaired, rules, repair.begin, plan.remaining, repair.explained, run.digest)
+        checked, surprises = check_applied(repaired, rules, repair.begin, plan.remaining, repair.explained, run.cache)
     if surprises:
         messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
     planned = replace(planned, run=planned.run.with_store(repaired))

@@ -21,7 +21,7 @@ from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, Sto
 from rmqtool.commands.repairs.carry_out import add_saved_options, carry_out, open_for_repair, options_to_save
 from rmqtool.commands.repairs.repair_plan import Planner, RepairCommand, RepairRequest, RepairRun
 from rmqtool.report.writers import ObjectFormat, OutputFormat
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 
 _OF_THE_FRAME: Final = ("command", "stack")
 """Parameters that no person says."""
@@ -117,4 +117,4 @@ def _opened(
     )
     opened, session = open_for_repair(request, store_options, messages, stack)
     line = command_line(store, store_options)
-    return RepairRun(request, opened, messages, line, "", session, stack.enter_context(LogDigest()))
+    return RepairRun(request, opened, messages, line, "", session, stack.enter_context(RowCache()))

@@ -139,7 +139,7 @@ class _Build:
             options.delays_ms,
             compiled=options.compiled,
             block_size=DISPATCH_BLOCK_SIZE,
-            digest=options.digest,
+            cache=options.cache,
             columns_only=True,
             keys_of=self._setup.rules.version if self._setup.request.index else None,
         )

@@ -156,7 +156,7 @@ def _read_log(
         held.clear()
 
     scan = ScanOptions(
-        options.delays_ms, compiled=options.compiled, block_size=DISPATCH_BLOCK_SIZE, digest=options.digest,
+        options.delays_ms, compiled=options.compiled, block_size=DISPATCH_BLOCK_SIZE, cache=options.cache,
         columns_only=True,
     )  # fmt: skip
     with open_log(store.view.open, store.commitlog, scan, finds_crc=True) as table:

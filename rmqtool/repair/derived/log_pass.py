@@ -76,7 +76,7 @@ class LogReading:
         dispatching: tells what rows put into queues and index; None where only the records count.
         threads: one reads each file in one.
         part_bytes: of a part.
-        keeps_keys: whether the digest is told what records put into the index.
+        keeps_keys: whether the cache is told what records put into the index.
         bad: where the reading met something that is no record: (physical offset, length, finding).
     """
 

@@ -30,7 +30,7 @@ from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_conten
 from rmqtool.repair.machine.disk import within_range
 from rmqtool.repair.machine.plan import ABORT_NAME
 from rmqtool.repair.machine.steps import Create, Replace, Step, create_file, remove_file, replace_file
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics, whole_topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
@@ -53,8 +53,8 @@ class BuildOptions:
         compiled: which reader scans; None leaves it to the size of the log.
         threads: that read the log; whatever their number, the same is built.
         part_bytes: of a file of the log that a thread reads at a time.
-        digest: what is known of the log already, and is told what a build reads.
-        keeps_keys: whether the digest is told what records put into the index, for a later check of it.
+        cache: what is known of the log already, and is told what a build reads.
+        keeps_keys: whether the cache is told what records put into the index, for a later check of it.
         shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
         restored: deleted topics whose messages are entered too; None: all of them.
     """
@@ -67,7 +67,7 @@ class BuildOptions:
     compiled: bool | None = None
     threads: int = 2
     part_bytes: int = PART_BYTES
-    digest: LogDigest | None = field(default=None, compare=False, repr=False)
+    cache: RowCache | None = field(default=None, compare=False, repr=False)
     keeps_keys: bool = True
     shows_tombstones: bool = False
     restored: frozenset[str] | None = frozenset()

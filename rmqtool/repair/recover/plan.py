@@ -202,7 +202,7 @@ def _planned(
 ) -> PlannedRepair:
     findings: list[Finding] = []
     checked = VerifyOptions(
-        threads=options.threads, compiled=options.build.compiled, digest=options.build.digest, timer=window.is_whole
+        threads=options.threads, compiled=options.build.compiled, cache=options.build.cache, timer=window.is_whole
     )
     summary = verify_store(window.store, rules, checked, findings.append, on_progress)
     if not window.is_whole:

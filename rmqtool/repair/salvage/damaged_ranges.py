@@ -230,7 +230,7 @@ def scan_context(
     """Scan the log once.
 
     Args:
-        options: the columns that a digest keeps are enough.
+        options: the columns that a cache keeps are enough.
     """
     starts = np.array([damaged.start for damaged in ranges], np.int64)
     ends = np.array([damaged.end for damaged in ranges], np.int64)

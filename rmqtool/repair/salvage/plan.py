@@ -6,11 +6,12 @@ of it is used first, in this order; only the rest is discarded, and each message
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -186,7 +187,7 @@ class _Planner:
         """Draft the log; return the result, and the store with it."""
         findings: list[Finding] = []
         build = self.options.build
-        checked = VerifyOptions(threads=self.options.threads, compiled=build.compiled, digest=build.digest)
+        checked = VerifyOptions(threads=self.options.threads, compiled=build.compiled, cache=build.cache)
         verify_store(store, self.rules, checked, findings.append, on_progress)
         ranges = damaged_ranges(store, findings, build.delays_ms)
         result = SalvageResult(ranges=ranges, notes=list(_notes(findings, store.commitlog_file_size or 1)))
@@ -291,7 +292,7 @@ class _Planner:
     ) -> tuple[list[DamagedRange], SalvageResult]:
         """Keep damaged records that their own bytes identify, or as a person agreed to; return the parts that stay."""
         result, rest = SalvageResult(), list[DamagedRange]()
-        belief = cache(lambda: Belief(self._context(store, ranges)))
+        belief = functools.cache(lambda: Belief(self._context(store, ranges)))
         for damaged in ranges:
             places: list[tuple[int, int]] = []
             for record in lost.heads_and_units(damaged):
@@ -350,7 +351,7 @@ class _Planner:
         return result
 
     def _context(self, store: Store, ranges: Sequence[DamagedRange]) -> DamageContext:
-        known = replace(self.scan, digest=self.options.build.digest, columns_only=True)
+        known = replace(self.scan, cache=self.options.build.cache, columns_only=True)
         return scan_context(store, ranges, self.dispatch, known)
 
 

@@ -15,7 +15,7 @@ from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import finding
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.checkpoint_file import shows_index
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
@@ -169,8 +169,8 @@ class IndexFiles:
     seen: list[object] = field(default_factory=list)
 
 
-def read_index(store: Store, account: Account, digest: LogDigest | None = None) -> IndexFiles:
-    """Check the index files of a store; a digest recalls what was seen of files that are the same."""
+def read_index(store: Store, account: Account, cache: RowCache | None = None) -> IndexFiles:
+    """Check the index files of a store; a cache recalls what was seen of files that are the same."""
     index = IndexFiles()
     slots, room = store.index_slot_count, store.index_entry_count
     empty, ordered = [], []
@@ -179,7 +179,7 @@ def read_index(store: Store, account: Account, digest: LogDigest | None = None) 
             empty += [entry.path] if _is_empty(store, entry, account, index) else []
             continue
         one = IndexPass(entry, slots, room, account)
-        seen = seen_by(one, [entry.path], (entry.size, slots, room), store.view.open, digest)
+        seen = seen_by(one, [entry.path], (entry.size, slots, room), store.view.open, cache)
         file = seen.result
         index.findings += seen.findings
         index.seen.append(seen)

@@ -137,7 +137,7 @@ def _compare_chunk(
             queues.run(expected)
             result.missing += queues.missing
             lost = queues.lost
-        if context.options.digest is not None:
+        if context.options.cache is not None:
             if expected is not None and queues.agrees:
                 for entries in expected.values():
                     result.placed.take(entries)
@@ -230,7 +230,7 @@ def _check_tail(walk: Walk, context: VerifyContext, result: SplitResult) -> None
     """Report times that go back up to the end of the log as one finding: a clock was set back, or records came back."""
     if context.live_end is not None or not any(finding.id == _REGRESS for finding in result.findings):
         return
-    again = replace(walk, digest=None, columns_only=False, at_hand=None)
+    again = replace(walk, cache=None, columns_only=False, at_hand=None)
     tail = resurrected_tail(lambda: replace(again, outcome=SplitOutcome(), topics=TopicTable()).batches())
     if tail is None:
         return

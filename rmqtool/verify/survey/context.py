@@ -14,7 +14,7 @@ from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, queue_key
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.source import ByteSource
 
@@ -52,7 +52,7 @@ class VerifyOptions:
         state_file: remembers the splits that are done; never in the store.
         broker_runs: a broker holds the lock.
         compiled: which reader scans; None leaves it to the size of the log.
-        digest: is told what is seen of the log.
+        cache: is told what is seen of the log.
         parts: in how many parts threads check each file of the log; None leaves it to its size.
         timer: compare timer and delay levels with the log too, of which the store must hold all.
     """
@@ -66,7 +66,7 @@ class VerifyOptions:
     state_file: Path | None = None
     broker_runs: bool = False
     compiled: bool | None = None
-    digest: LogDigest | None = field(default=None, compare=False, repr=False)
+    cache: RowCache | None = field(default=None, compare=False, repr=False)
     parts: int | None = None
     timer: bool = True
 

@@ -22,7 +22,7 @@ from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
 from rmqtool.formats.tombstone import are_dead
 from rmqtool.memory import memory_budget
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.source import read_salvaging
@@ -302,7 +302,7 @@ class QueuePass:
 
 
 SEEN_BYTES: Final = 4096
-"""Memory for a queue whose results a digest recalls."""
+"""Memory for a queue whose results a cache recalls."""
 _ALL: Final = 1 << 60
 
 
@@ -310,12 +310,12 @@ class QueueLook:
     """Looks at queues in files, plain ones or batch queues, of which it has all; any thread may do it."""
 
     def __init__(
-        self, store: Store, account: Account, digest: LogDigest | None, log_minimum: int, *, is_batch: bool
+        self, store: Store, account: Account, cache: RowCache | None, log_minimum: int, *, is_batch: bool
     ) -> None:
         self._store, self._account, self._log_minimum, self._is_batch = store, account, log_minimum, is_batch
         self.queues = tuple((store.batch_queues if is_batch else store.queues).values())
         has_room = len(self.queues) <= memory_budget().share(_ALL, 8) // SEEN_BYTES
-        self._digest = digest if has_room else None
+        self._cache = cache if has_room else None
         self._seen: list[object] = []
 
     def __call__(self, queue: QueueFiles) -> Seen[QueueMap]:
@@ -324,14 +324,14 @@ class QueueLook:
         one = QueuePass(queue, self._is_batch, file_size, store.commitlog_file_size, self._log_minimum, self._account)
         files = tuple((segment.path, segment.start, segment.size) for segment in queue.segments)
         terms = files, one.is_batch, one.file_size, one.log_file_size, one.log_minimum
-        return seen_by(one, [path for path, _, _ in files], terms, store.view.open, self._digest)
+        return seen_by(one, [path for path, _, _ in files], terms, store.view.open, self._cache)
 
     def note(self, seen: Seen[QueueMap]) -> None:
         """Take the result of a queue, in the order of the queues: another look compares the whole."""
-        if self._digest is not None:
+        if self._cache is not None:
             self._seen.append(seen)
 
     @property
     def seen(self) -> list[object]:
         """Objects equal to those of another look only if it saw the same; nothing equals them if none are kept."""
-        return self._seen if self._digest is not None or not self.queues else [object()]
+        return self._seen if self._cache is not None or not self.queues else [object()]
