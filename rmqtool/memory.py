@@ -104,7 +104,12 @@ def keep_to(limit: int | None, least: int = WORK_LEAST, of_file: int = 0) -> Non
     _CURRENT.budget = MemoryBudget(chosen, 0, least, of_file, is_chosen=limit is not None)
     if _CURRENT.budget.limit is not None:
         settle("the command")
-        _give_back_soon()
+        # Let the C library hand large arrays back to the kernel when they are freed, and share its heaps among threads.
+        with suppress(OSError, AttributeError, TypeError):
+            library = ctypes.CDLL(None)
+            library.mallopt(_M_MMAP_THRESHOLD, LARGE_ARRAY)
+            library.mallopt(_M_TRIM_THRESHOLD, LARGE_ARRAY)
+            library.mallopt(_M_ARENA_MAX, ARENAS)
 
 
 def settle(what: str, files: int = 0) -> None:
@@ -176,15 +181,6 @@ def _left_in(root: Path, path: str, limit_name: str, stat_name: str, used_name: 
         if group == root:
             return min(left, default=None)
         group = group.parent
-
-
-def _give_back_soon() -> None:
-    """Let the C library hand large arrays back to the kernel when they are freed, and share its heaps among threads."""
-    with suppress(OSError, AttributeError, TypeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, LARGE_ARRAY)
-        library.mallopt(_M_TRIM_THRESHOLD, LARGE_ARRAY)
-        library.mallopt(_M_ARENA_MAX, ARENAS)
 
 
 KEPT_BYTES: Final = 64 << 20

@@ -103,7 +103,9 @@ def parse_time(text: str, option: str, now_ms: int | None = None) -> int:
         return now - 1000 * sum(int(count) * _SECONDS[unit] for count, unit in re.findall(r"(\d+)([a-z])", words))
     try:
         moment = _moment(words, now) if _DAY.fullmatch(words) else datetime.fromisoformat(text.strip())
-        moment = moment if moment.tzinfo is not None else _in_zone(moment)
+        if moment.tzinfo is None:  # of two that a clock shows the first
+            zone = _ZONE.get()
+            moment = moment.astimezone() if zone is None else moment.replace(tzinfo=zone)
         since = moment - _EPOCH
     except (ValueError, OverflowError, OSError):
         raise UsageError(f"{option}: {text!r} is not a time; {_EXAMPLES}") from None
@@ -128,12 +130,6 @@ def _moment(words: str, now_ms: int) -> datetime:
     today = (_EPOCH + timedelta(milliseconds=now_ms)).astimezone(_ZONE.get()).date()
     day = today - timedelta(days=1) if match[1] == "yesterday" else today
     return datetime.combine(day, time_of_day.fromisoformat((match[2] or "00:00").upper()))
-
-
-def _in_zone(moment: datetime) -> datetime:
-    """A time without a zone as one of the run's zone; of two that a clock shows the first."""
-    zone = _ZONE.get()
-    return moment.astimezone() if zone is None else moment.replace(tzinfo=zone)
 
 
 def _has_database() -> bool:

@@ -29,9 +29,10 @@ from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast import forecast
+from rmqtool.forecast.losses import LossCounter
 from rmqtool.repair import plan_forecasts
 from rmqtool.scan import compiled, log
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store import probe_lock
 from tests.commands.transcripts import Ran, rmqtool
 from tests.golden_stores import FOLDER, SUFFIX, settings, unpack
@@ -83,14 +84,11 @@ def plain() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(compiled, "is_available", lambda: False))
         stack.enter_context(patch.object(Messages, "plain_reading", lambda _self: None))
-        stack.enter_context(patch.object(LogDigest, "batches", lambda _self, walk, **_: walk.scanned()))
-        stack.enter_context(patch.object(LogDigest, "answers", lambda _self, _walk: False))
-        stack.enter_context(patch.object(LogDigest, "recall", lambda _self, _name, _made_of: None))
+        stack.enter_context(patch.object(RowCache, "batches", lambda _self, walk, **_: walk.scanned()))
+        stack.enter_context(patch.object(RowCache, "answers", lambda _self, _walk: False))
+        stack.enter_context(patch.object(RowCache, "recall", lambda _self, _name, _made_of: None))
         stack.enter_context(patch.object(plan_forecasts, "ReadCache", lambda notes: ReadCache()))  # noqa: ARG005
-        count = forecast._losses
-        stack.enter_context(
-            patch.object(forecast, "_losses", lambda simulation, segments, *_: count(simulation, segments))
-        )
+        stack.enter_context(patch.object(forecast, "LossCounter", lambda simulation, *_: LossCounter(simulation)))
         stack.enter_context(patch.object(os, "cpu_count", lambda: 1))
         yield
 
@@ -103,7 +101,7 @@ def fast(threads: int = 2, memory_max: int | None = None) -> Iterator[None]:
         stack.enter_context(patch.object(log, "KEPT_FROM_BYTES", 0))
         stack.enter_context(patch.object(os, "cpu_count", lambda: threads))
         if memory_max is not None:
-            stack.enter_context(patch.object(LogDigest.__init__, "__defaults__", (memory_max,)))
+            stack.enter_context(patch.object(RowCache.__init__, "__defaults__", (memory_max,)))
         yield
 
 
@@ -116,7 +114,7 @@ def small() -> Iterator[None]:
 
 WAYS: Mapping[str, Callable[[], object]] = {
     "kernels, two threads": fast,
-    "kernels, one thread, digest in a file": functools.partial(fast, 1, 0),
+    "kernels, one thread, cache in a file": functools.partial(fast, 1, 0),
     "kernels, one thread, little memory": small,
 }
 

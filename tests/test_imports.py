@@ -155,8 +155,12 @@ def unreachable(sources: list[Source]) -> list[str]:
                 seen += [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 seen += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("rmqtool."):
-                seen.append(node.value.partition(":")[0])
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                module, colon, _ = node.value.partition(":")
+                if module.startswith("rmqtool."):
+                    seen.append(module)
+                elif colon and re.fullmatch(r"[a-z_.]+", module):  # of its own room
+                    seen.append(f"{own.rpartition('.')[0]}.{module}")
         reached.update(name for module in seen for name in importable(module) if name != own)
     return sorted(name for name in modules if name not in reached and not name.endswith("__init__"))
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from rmqtool.scan import compiled
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.scan.walk import PlainReader
 from tests.broker.toolchain import require_tools
 from tests.commands.transcripts import rmqtool
@@ -30,7 +30,7 @@ def test_the_ways_of_reading_differ(tmp_path: Path) -> None:
         with (
             plain(),
             patch.object(compiled.CompiledReader, "run", side_effect=AssertionError),
-            patch.object(LogDigest, "_answered", side_effect=AssertionError),
+            patch.object(RowCache, "_answered", side_effect=AssertionError),
         ):
             slow = rmqtool(*line)
         with fast(), patch.object(PlainReader, "run", side_effect=AssertionError):

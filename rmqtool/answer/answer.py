@@ -51,18 +51,12 @@ class StoreVerdict(StrEnum):
 
     @property
     def words(self) -> str:
-        """As a headline begins."""
         return self.value.upper().replace("-", " ")
 
 
 @dataclass(frozen=True)
 class MissingLog:
-    """A commit log, or a directory of it, that is not where it is looked for.
-
-    Attributes:
-        text: what is missing, as a sentence.
-        options: name directories in which the log may be; empty where none is known.
-    """
+    """A commit log, or a directory of it, that is not where it is looked for; and options with where it may be."""
 
     text: str
     options: str = ""
@@ -119,7 +113,6 @@ class Assessment:
         return replace(self, not_looked_at=tuple(dict.fromkeys(chain(self.not_looked_at, further))))
 
     def as_json(self) -> dict[str, Any]:
-        """Fields that every command that judges a store has in its JSON."""
         return {
             "verdict": self.verdict.value,
             "headline": self.headline,
@@ -163,19 +156,13 @@ def _some(texts: list[str] | tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class NextStep:
-    """Next step for a person.
-
-    Attributes:
-        command: what to type; None where no command helps.
-        needs_decision: whether only a person can say what to do.
-    """
+    """Next step for a person: what to type, or None where no command helps; and whether only a person can decide."""
 
     command: str | None
     reason: str
     needs_decision: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Fields that every command that judges a store has in its JSON."""
         step = {"command": self.command, "reason": self.reason}
         return {"next_step": step, "needs_decision": self.needs_decision}
 
@@ -206,9 +193,7 @@ def blocked_step(assessment: Assessment) -> NextStep | None:
 
 
 def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
-    """Next step for files that are not checked: install the library that reads them, convert them, or
-    ask the broker.
-    """
+    """Next step for files that are not checked: install the library that reads them, convert, or ask the broker."""
     readers = {files.read_by for files in assessment.not_looked_at}
     if ReadBy.SIZES in readers:
         return NextStep(None, SIZE_UNKNOWN, True)
@@ -220,10 +205,8 @@ def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
 
 
 def repair_step(line: CommandLine, command: str, reason: str, unknown: Sequence[str] = ()) -> NextStep:
-    """A command that changes the store; one elsewhere has to be copied first.
-
-    Args:
-        unknown: what the command has to know and nothing in the store shows, as sentences.
+    """A command that changes the store; one elsewhere has to be copied first, and what the command has to know and
+    nothing in the store shows is said before, as sentences.
     """
     if not line.is_local:
         return NextStep(None, f"copy the store to a disk, where rmqtool {command} repairs it", True)
@@ -240,11 +223,7 @@ def cut_step(line: CommandLine, command: str) -> NextStep:
 def unknown_to_repair(
     opened: OpenedStore, *, queues: bool = False, index: bool = False, timer: bool = False, compaction: bool = False
 ) -> Iterator[str]:
-    """Facts that a repair needs and nothing in the store shows, as sentences.
-
-    Args:
-        queues, index, timer, compaction: whether the repair writes them.
-    """
+    """Facts that a repair of derived files needs and nothing in the store shows, as sentences."""
     store = opened.store
     if not opened.is_version_known:
         yield "nothing in the store shows its broker version; add --broker-version X.Y.Z"
@@ -320,11 +299,7 @@ class FindingTally:
         self._remedies: dict[str, str] = {}
 
     def add(self, finding: Finding, remedy: str = "") -> None:
-        """Count a finding.
-
-        Args:
-            remedy: what the catalog says repairs it.
-        """
+        """Count a finding, with what the catalog says repairs it."""
         if finding.severity is Severity.NOTE:
             return
         if finding.id == TAIL:
@@ -345,10 +320,8 @@ class FindingTally:
             self._others[finding.id] = self._others.get(finding.id, 0) + finding.count
 
     def repair(self, *, abort_stays: bool = False) -> str | None:
-        """The one command that repairs most of it; None where none does.
-
-        Args:
-            abort_stays: whether no command may mark the store as cleanly shut down.
+        """The one command that repairs most of it; None where none does, or none may mark the store as cleanly shut
+        down.
         """
         repairs = {repair for repair, ids in self._repairs.items() if not abort_stays or ids != {ABORT}}
         for command in _URGENT:

@@ -9,13 +9,7 @@ from typing import Any, Self
 
 from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.findings.account import Account
-from rmqtool.findings.finding import (
-    REBUILD_COMPACTION,
-    REBUILD_DELAYS,
-    REBUILD_TIMER,
-    Finding,
-    Severity,
-)
+from rmqtool.findings.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_TIMER, Finding, Severity
 from rmqtool.findings.registry import BY_ID
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.sides.compaction import compaction_findings
@@ -35,7 +29,6 @@ class BesideLog:
 
     @classmethod
     def of(cls, opened: OpenedStore) -> Self:
-        """Look at a store."""
         levels, level_count = opened.conf.delay_levels if opened.conf is not None else None, None
         if levels is not None:
             with suppress(ValueError):  # no broker starts with it, which the forecast says

@@ -22,12 +22,7 @@ class ComparedSide:
 
 
 def answer_of_comparison(comparison: Comparison, differences: str, sides: Sequence[ComparedSide | None]) -> Answer:
-    """Answer of a comparison.
-
-    Args:
-        differences: what differs, as a sentence; empty where nothing does.
-        sides: the stores; None for a manifest.
-    """
+    """Answer of a comparison; what differs is a sentence, empty where nothing does, and a side None for a manifest."""
     stores = [side for side in sides if side is not None]
     missing = (missing_log(side.opened.store) for side in stores)
     readers = (reader_command(side.opened.store, side.line("verify")) for side in stores if side.opened.store.problems)

@@ -72,12 +72,8 @@ def answer_of_forecasts(
     simulated: Sequence[Forecast],
     beside_verify: bool = False,
 ) -> Answer:
-    """Answer of forecasts; the worst of several counts.
-
-    Args:
-        versions: whose starts were asked for.
-        simulated: the starts of these that could be simulated, from which the forecasts are chosen.
-        beside_verify: whether the answer of `verify`, which compares queues on both sides, is shown too.
+    """Answer of forecasts for the starts of these versions, chosen from those that could be simulated; the worst one
+    counts. The answer of `verify`, which compares queues on both sides, may be shown too.
     """
     assessment = _assessment(opened, line, forecasts, effects)
     if beside_verify:
@@ -89,11 +85,7 @@ def answer_of_forecasts(
 
 
 def answer_of_preflight(
-    opened: OpenedStore,
-    lines: PreflightLines,
-    checked: Preflight,
-    forecasts: Sequence[Forecast],
-    beside: BesideLog,
+    opened: OpenedStore, lines: PreflightLines, checked: Preflight, forecasts: Sequence[Forecast], beside: BesideLog
 ) -> Answer:
     """Answer about the start of the later version, with the reasons for differences from that of the earlier one.
 
@@ -182,11 +174,7 @@ def _is_database_broken(opened: OpenedStore) -> bool:
 
 
 def _step(
-    line: CommandLine,
-    opened: OpenedStore,
-    assessment: Assessment,
-    forecasts: Sequence[Forecast],
-    effects: BesideLog,
+    line: CommandLine, opened: OpenedStore, assessment: Assessment, forecasts: Sequence[Forecast], effects: BesideLog
 ) -> NextStep:
     """Next step before a broker is started; the first cause that explains the most counts."""
     store, rules = opened.store, opened.rules
@@ -237,12 +225,7 @@ def _step(
 def step_after_forecast(
     line: CommandLine, assessment: Assessment, repair: str, unknown: Sequence[str] = ()
 ) -> NextStep:
-    """Next step before a broker is started, where one command keeps the messages that a start would lose.
-
-    Args:
-        repair: that command.
-        unknown: see `repair_step`.
-    """
+    """Next step before a start, where the repair keeps messages that it would lose; `unknown` as of `repair_step`."""
     if (step := blocked_step(assessment)) is not None:
         return step
     if assessment.verdict is StoreVerdict.OK:

@@ -36,16 +36,10 @@ from rmqtool.verify.files.lost_configs import lost_configs
 
 
 def answer_of_summary(
-    opened: OpenedStore,
-    line: CommandLine,
-    summary: StoreSummary,
-    lock: LockReport,
-    repair: dict[str, Any] | None,
+    opened: OpenedStore, line: CommandLine, summary: StoreSummary, lock: LockReport, repair: dict[str, Any] | None
 ) -> Answer:
     """Answer about the files of a store and the ends of its log; the exit code says only that they could be read.
-
-    Args:
-        repair: the latest one whose journal is there.
+    `repair` is the latest one whose journal is there.
     """
     store = opened.store
     coverage = [*unread_files(store)]

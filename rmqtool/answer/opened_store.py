@@ -17,12 +17,8 @@ from rmqtool.store.view import DirectoryView
 
 @dataclass(frozen=True)
 class CommandLine:
-    """Makes command lines that a person can type next about one store.
-
-    Attributes:
-        store: as it is typed.
-        options: that the store needs to be opened rightly, as they are typed.
-        is_local: whether commands that write accept it.
+    """Makes command lines that a person can type next about one store: its name, and options it needs, as they are
+    typed; commands that write accept a local one.
     """
 
     store: str
@@ -92,10 +88,6 @@ class OpenedStore:
         return unread_sizes(self.store, self.conf, self.rules)
 
     def demand_read_sizes(self) -> None:
-        """Refuse to fit files to a size that the broker has only because it does not read the name of theirs.
-
-        Raises:
-            RefusedError: it does not.
-        """
+        """Refuse, as RefusedError, to fit files to a size that the broker has because it does not read its name."""
         if (unread := self.unread_sizes) is not None:
             raise RefusedError(f"{self.store.view.label}: {unread}")

@@ -44,14 +44,10 @@ def answer_of_plan(
     applied: bool,
     surprises: Sequence[str] = (),
 ) -> Answer:
-    """Answer about a plan.
+    """Answer about a plan: `root` is the store's, or that of the copy which is repaired. Once it was applied its losses
+    have happened; surprises are kinds of findings in the repaired store that the plan does not name.
 
-    Args:
-        repair: what the planner came to.
-        root: of the store, or of the copy that is repaired.
-        flags: the command's own options as they are typed; None where a person has to type them again.
-        applied: whether it has been carried out, and its losses have happened.
-        surprises: kinds of findings in the repaired store that the plan does not name.
+    The command's own options are flags as typed, or None where a person has to type them again.
     """
     store, tally = opened.store, FindingTally()
     for finding in (*repair.damage, *(left.finding for left in plan.remaining)):

@@ -32,12 +32,7 @@ def assessment_of_files(
     *,
     is_log_decoded: bool,
 ) -> Assessment:
-    """Assessment of the files, with the findings about them.
-
-    Args:
-        command: the one that is running, which another user may have to run.
-        coverage: what was not looked at.
-    """
+    """Assessment of the files, with the findings about them; `coverage` is what was not looked at."""
     store = opened.store
     return Assessment(
         log_missing=missing_log(store),
@@ -52,10 +47,8 @@ def assessment_of_files(
 
 
 def start_failures(store: Store, rules: BrokerRules, possible: Iterable[str] = ()) -> Mapping[str, str]:
-    """Why brokers do not load a store, by version; none where each version that may start on it does.
-
-    Args:
-        possible: versions that may, beside the one by whose rules it is judged.
+    """Why brokers do not load a store, by version; none where each version that may start on it does: these, and the
+    one by whose rules it is judged.
     """
     configs = StoreConfigs(store.view)
     with Overlay(store.view) as listed:  # each directory is listed for one version, and known to the others
@@ -83,14 +76,8 @@ def _failure(store: Store, listed: StoreView, rules: BrokerRules, configs: Store
 
 
 def _load(store: Store, listed: StoreView, rules: BrokerRules, configs: StoreConfigs) -> None:
-    """Load the files of log, queues and extensions as a broker does.
-
-    Args:
-        listed: shows what the store's own view shows.
-
-    Raises:
-        LoadFailure: the broker gives up.
-        UnreadableError: a directory may not be listed.
+    """Load the files of log, queues and extensions as a broker does; `listed` shows what the store's own view shows.
+    LoadFailure if the broker gives up, UnreadableError if a directory may not be listed.
     """
     with Overlay(listed) as overlay:
         log = with_dledger_log(store) if rules.dledger else store  # files of both have one size

@@ -58,12 +58,8 @@ def step_after_verify(
     line: CommandLine, assessment: Assessment, repair: str | None, tally: FindingTally, unknown: Sequence[str],
     *, left_out: bool,
 ) -> NextStep:  # fmt: skip
-    """Next step for the findings.
-
-    Args:
-        repair: the command that repairs most of it; None where none does.
-        unknown: see `repair_step`.
-        left_out: whether options or a time limit left something out, so that verify itself can continue.
+    """Next step for the findings, of which the repair repairs most; `unknown` as of `repair_step`. Where options or a
+    time limit left something out, verify itself can continue.
     """
     if (step := blocked_step(assessment)) is not None:
         return step

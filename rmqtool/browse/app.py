@@ -204,11 +204,7 @@ class Browser(App[None]):
         """Find a message by id or key."""
         topic = self._topic
         where = f"or key in topic {topic}" if topic is not None else "(a key: choose a topic first)"
-
-        def find(text: str) -> None:
-            self._find(topic, text)
-
-        self._ask(f"Message id {where}", find)
+        self._ask(f"Message id {where}", lambda text: self._find(topic, text))
 
     def action_findings(self) -> None:
         """Verify the store, and show the findings."""
@@ -273,7 +269,7 @@ class Browser(App[None]):
             return f"the queue has no messages, so not {text}"
         return f"the queue has offsets {messages.first} to {messages.end - 1}, not {text}"
 
-    def _ask(self, question: str, use: Callable[[str], None]) -> None:
+    def _ask(self, question: str, use: Callable[[str], object]) -> None:
         """Ask a question and use the answer; an error in it is shown."""
 
         def answer(text: str | None) -> None:
@@ -361,14 +357,14 @@ class QuestionDialog(ModalScreen[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
 
-    def __init__(self, question: str, value: str = "") -> None:
+    def __init__(self, question: str) -> None:
         super().__init__()
-        self._question, self._value = question, value
+        self._question = question
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(escaped(self._question), markup=False)
-            yield Input(self._value, max_length=1000)
+            yield Input(max_length=1000)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter gives the answer."""

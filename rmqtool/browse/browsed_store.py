@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
 
 
 class BrowsedStore(Closable):
-    """A store with its reader.
+    """A store with its reader. Every question raises RmqtoolError where what it needs cannot be read.
 
     Attributes:
         label: how a person calls the store.
@@ -72,11 +72,7 @@ class BrowsedStore(Closable):
         return (*reasons, *map(str, self.store.problems))
 
     def bounds(self, name: QueueName) -> Bounds:
-        """Where a queue starts and ends.
-
-        Raises:
-            RmqtoolError: it cannot be opened.
-        """
+        """Where a queue starts and ends."""
         with self.lock:
             if name not in self._bounds:
                 queue = self.reader.queue(*name)
@@ -88,11 +84,7 @@ class BrowsedStore(Closable):
             return self._bounds[name]
 
     def rows(self, name: QueueName, first: int, count: int) -> list[MessageRow]:
-        """The rows of queue offsets from `first` on.
-
-        Raises:
-            RmqtoolError: the queue cannot be opened.
-        """
+        """The rows of queue offsets from `first` on."""
 
         def row(queue_offset: int, unit: QueueUnit | str | None) -> MessageRow:
             if unit is None or isinstance(unit, str):
@@ -107,20 +99,12 @@ class BrowsedStore(Closable):
             return [row(*pair) for pair in _units(queue, first, first + count)]
 
     def offset_by_time(self, name: QueueName, timestamp_ms: int) -> int:
-        """The queue offset of the first message that is not earlier.
-
-        Raises:
-            RmqtoolError: what has to be read cannot be read.
-        """
+        """The queue offset of the first message that is not earlier."""
         with self.lock:
             return self.reader.offset_in_queue_by_time(*name, timestamp_ms, Boundary.LOWER)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """The record or bytes at a physical offset; None outside the log.
-
-        Raises:
-            RmqtoolError: the disk does not give it.
-        """
+        """The record or bytes at a physical offset; None outside the log."""
         with self.lock:
             message = self.reader.message_at(physical_offset)
             if message is not None and message.size:
@@ -132,11 +116,7 @@ class BrowsedStore(Closable):
             return StoredMessage(min(MISSING_BYTES_SHOWN, place.readable_length), place, None, log)
 
     def messages_by_name(self, topic: str | None, text: str) -> list[StoredMessage]:
-        """Messages with a message id of any form, or with a key in a topic.
-
-        Raises:
-            RmqtoolError: it cannot be looked up.
-        """
+        """Messages with a message id of any form, or with a key in a topic."""
         digits = text.replace("-", "").replace("#", "")
         may_be_id = len(text) >= 28 and all(character in "0123456789abcdefABCDEF" for character in digits)
         with self.lock:
@@ -158,11 +138,7 @@ class BrowsedStore(Closable):
 
 
 def _extend(loaded: LoadedFiles, files: QueueFiles, view: StoreView) -> bool:
-    """Add the units after the one at which a broker ends the queue; return True if there are any.
-
-    Raises:
-        UnreadableError: a file cannot be read.
-    """
+    """Add the units after the one at which a broker ends the queue; return True if there are any."""
     segments = with_content(files.segments)
     for count in range(len(segments), 0, -1):
         segment = segments[count - 1]

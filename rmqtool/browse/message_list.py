@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from rmqtool.browse.browsed_store import BrowsedStore
-from rmqtool.browse.list_model import BAD, Line, Pages, ReadyList
+from rmqtool.browse.list_model import BAD, Line, Lines, Pages, ReadyList
 from rmqtool.browse.message_row import COLUMNS, LOG_COLUMNS, MessageRow, heading_of, row_of_message
 from rmqtool.engine.reading.stored_message import StoredMessage, message_at
 from rmqtool.errors import RmqtoolError
@@ -149,25 +149,15 @@ class FoundMessages(ReadyList):
         return self.rows[row].line(LOG_COLUMNS, width)
 
 
-class NoMessages(ReadyList):
-    """List for a queue that cannot be opened."""
+class NoMessages(Lines):
+    """The reason why there is no list."""
 
     def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def count(self) -> int:
-        return 1
-
-    def heading(self, width: int) -> None:
-        del width
+        super().__init__([Line(reason, BAD)])
 
     def row(self, number: int) -> None:
         """Never a message."""
         del number
-
-    def line(self, row: int, width: int) -> Line:
-        del row, width
-        return Line(self._reason, BAD)
 
 
 MessageList = QueueMessages | FileRecords | FoundMessages | NoMessages

@@ -102,11 +102,16 @@ def row_of_unit(name: QueueName, queue_offset: int, unit: QueueUnit, message: St
 
 def row_of_message(message: StoredMessage, queue_offset: int | None = None) -> MessageRow:
     """The row of the bytes at a position of the log."""
-    problem = short_finding(message)
+    record, problem = None, None
     try:
-        record = message.record if problem is None else None
+        record = message.record
+        if record is None or record.body_length <= CHECKED_BODY_MAX:
+            problem = message_finding(message)
+        elif record.physical_offset != message.physical_offset:
+            problem = "commitlog.self-offset-mismatch"
     except UnreadableError as error:
-        return MessageRow(queue_offset, message.physical_offset, message, problem=str(error))
+        problem = str(error)
+    record = record if problem is None else None
     if record is None:
         note = None if problem is not None else "(blank to the end of the file)"
         return MessageRow(queue_offset, message.physical_offset, message, problem, note)
@@ -117,14 +122,3 @@ def row_of_message(message: StoredMessage, queue_offset: int | None = None) -> M
     }
     values = {column.field: getattr(record, column.field) for column in (*COLUMNS, *LOG_COLUMNS)} | own
     return MessageRow(values["queue_offset"], message.physical_offset, message, values=values)
-
-
-def short_finding(message: StoredMessage) -> str | None:
-    """Finding id of a message; the CRC of a long body is not computed for it."""
-    try:
-        record = message.record
-        if record is not None and record.body_length > CHECKED_BODY_MAX:
-            return None if record.physical_offset == message.physical_offset else "commitlog.self-offset-mismatch"
-        return message_finding(message)
-    except UnreadableError as error:
-        return str(error)

@@ -49,7 +49,10 @@ class RecordScreen(LinesScreen[PlaceInQueue | None]):
 
     def lines(self, width: int) -> list[Line]:
         with self._store.lock:
-            return record_lines(self._message, width, self._store.decoder, with_hex=self._has_bytes)
+            try:
+                return list(_lines(self._message, width, self._store.decoder, with_hex=self._has_bytes))
+            except UnreadableError as error:
+                return [Line(text, BAD) for text in wrapped(escaped(str(error)), width)]
 
     def action_step(self, rows: int) -> None:
         """Another message of the list from which this one was opened."""
@@ -94,14 +97,6 @@ _NOT_FIELDS: Final = frozenset({"type", "properties"})
 _NAME_WIDTH: Final = max(map(len, MESSAGE_FIELDS))
 
 
-def record_lines(message: StoredMessage, width: int, decoder: BodyDecoder | None, *, with_hex: bool) -> list[Line]:
-    """All lines for the bytes at a position, whatever they are."""
-    try:
-        return list(_lines(message, width, decoder, with_hex=with_hex))
-    except UnreadableError as error:
-        return [Line(text, BAD) for text in wrapped(escaped(str(error)), width)]
-
-
 def _lines(message: StoredMessage, width: int, decoder: BodyDecoder | None, *, with_hex: bool) -> Iterator[Line]:
     finding = message_finding(message)
     record = message.record
@@ -121,10 +116,8 @@ def _lines(message: StoredMessage, width: int, decoder: BodyDecoder | None, *, w
     if with_hex:
         yield Line("")
         yield Line("bytes:", STRONG)
-        start = message.physical_offset
-
         parts = (bare_parts if record is None else message_parts)(message.range, message.size)
-        yield from (Line(text) for text in hex_lines(parts, width, start))
+        yield from (Line(text) for text in hex_lines(parts, width, message.physical_offset))
 
 
 def _fields(row: Mapping[str, Any], width: int) -> Iterator[Line]:

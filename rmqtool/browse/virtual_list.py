@@ -34,8 +34,8 @@ class VirtualList(Widget, can_focus=True):
         Binding("down", "move(1)", "Down", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown,space", "page(1)", "Page down", show=False),
-        Binding("home", "first", "First", show=False),
-        Binding("end", "last", "Last", show=False),
+        Binding("home", "edge(False)", "First", show=False),
+        Binding("end", "edge(True)", "Last", show=False),
         Binding("enter", "choose", "Open", show=False),
     ]
     cursor = reactive(0)
@@ -100,13 +100,9 @@ class VirtualList(Widget, can_focus=True):
             self.top = max(0, min(self.top + lines, self.model.count() - self._rows_in_sight))
         self.action_move(lines)
 
-    def action_first(self) -> None:
-        """The first line."""
-        self.go(0)
-
-    def action_last(self) -> None:
-        """The last line that is known."""
-        self.go(self.model.count() - 1)
+    def action_edge(self, is_last: bool) -> None:
+        """The first line, or the last one that is known."""
+        self.go(self.model.count() - 1 if is_last else 0)
 
     def action_choose(self) -> None:
         """Open the line under the cursor."""

@@ -21,21 +21,11 @@ from typer.main import get_command
 
 import rmqtool
 from rmqtool.answer.exit_codes import ExitCode
-from rmqtool.commands.closed_pipe import survive_closed_pipes
+from rmqtool.commands.closed_pipe import surviving
 from rmqtool.commands.command_list import COMMANDS
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options.help_groups import GroupedCommand
-from rmqtool.commands.options.run import (
-    WORK_BYTES,
-    ProgressOption,
-    Quiet,
-    Timezone,
-    Utc,
-    Verbose,
-    show_in_environments_zone,
-    with_memory_option,
-    with_run_options,
-)
+from rmqtool.commands.options import run as run_options
+from rmqtool.commands.options.help_groups import GroupedCommand, option
 from rmqtool.errors import RmqtoolError
 from rmqtool.memory import keep_freed_memory
 from rmqtool.report.progress import ProgressForm
@@ -86,22 +76,19 @@ def application() -> TyperGroup:
     @app.callback()
     def rmqtool(
         _version: Annotated[
-            bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+            bool, option("--version", "Show the version.", callback=_show_version, is_eager=True)
         ] = False,
         _compile: Annotated[
             bool,
-            typer.Option(
-                "--compile",
-                help="Compile the fast readers now, not during the first run.",
-                callback=_compile,
-                is_eager=True,
+            option(
+                "--compile", "Compile the fast readers now, not during the first run.", callback=_compile, is_eager=True
             ),
         ] = False,
-        _quiet: Quiet = False,
-        _verbose: Verbose = False,
-        _utc: Utc = False,
-        _timezone: Timezone = None,
-        _progress: ProgressOption = ProgressForm.AUTO,
+        _quiet: run_options.Quiet = False,
+        _verbose: run_options.Verbose = False,
+        _utc: run_options.Utc = False,
+        _timezone: run_options.Timezone = None,
+        _progress: run_options.ProgressOption = ProgressForm.AUTO,
     ) -> None:
         """Inspect, verify and repair the store directory of an Apache RocketMQ broker, offline.
 
@@ -115,20 +102,21 @@ def application() -> TyperGroup:
 def load(name: str) -> TyperCommand | TyperGroup:
     """Import a command of the list; one that is several has a mapping of their names to functions."""
     module, _, attribute = COMMANDS[name][0].partition(":")
-    entry_point = getattr(importlib.import_module(module), attribute)
+    entry_point = getattr(importlib.import_module(f"rmqtool.commands.{module}"), attribute)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(entry_point, dict):
         examples = [inspect.getdoc(action) or "" for action in entry_point.values()]
         text = f"{COMMANDS[name][1]}\n\n{examples[0].rpartition(chr(10))[2]}"
         app.callback(help=text, no_args_is_help=True, context_settings=_SETTINGS)(lambda: None)
         for action, function in entry_point.items():
-            app.command(action, cls=GroupedCommand, context_settings=_SETTINGS)(with_run_options(function))
+            app.command(action, cls=GroupedCommand, context_settings=_SETTINGS)(run_options.with_run_options(function))
         group: TyperGroup = get_command(app)  # type: ignore[assignment]
         return group
-    function = with_memory_option(name, entry_point) if name in WORK_BYTES else entry_point
+    has_memory_option = name in run_options.WORK_BYTES
+    function = run_options.with_memory_option(name, entry_point) if has_memory_option else entry_point
     takes_arguments = name != "formats"  # which alone lists something; every other command has a path to be told
     app.command(name, cls=GroupedCommand, context_settings=_SETTINGS, no_args_is_help=takes_arguments)(
-        with_run_options(function)
+        run_options.with_run_options(function)
     )
     command: TyperCommand = get_command(app)  # type: ignore[assignment]
     return command
@@ -144,7 +132,7 @@ def run(arguments: Sequence[str]) -> int:
                 stream.reconfigure(errors="backslashreplace")
         ON_COMPILE[:] = [messages.compiling] if sys.stderr is not None and sys.stderr.isatty() else []
         ON_PLAIN_READING[:] = [messages.plain_reading]
-        show_in_environments_zone(messages)
+        run_options.show_in_environments_zone(messages)
         if _COMPLETING in os.environ:
             os.environ["COLUMNS"] = _UNBROKEN  # else a shell takes the second line of a long description for a name
         application()(args=list(arguments), prog_name="rmqtool", obj=messages)
@@ -193,7 +181,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """What the console script `rmqtool` runs."""
-    survive_closed_pipes()
+    sys.stdout, sys.stderr = surviving(sys.stdout), surviving(sys.stderr)
     keep_freed_memory()
     os.environ.setdefault(*_ONE_BLAS_THREAD)
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)

@@ -19,33 +19,20 @@ from rmqtool.answer.exit_codes import ExitCode
 
 
 class PipeOutput(io.FileIO):
-    """A file descriptor that is written to, whether its other end is open or not.
-
-    Attributes:
-        needs_reader: whether an other end that is closed is an error now.
-    """
+    """A file descriptor that is written to, though its other end may be closed; an error if it `needs_reader`."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb", closefd=False)
         self.needs_reader = False
 
     def write(self, data: Any, /) -> int:
-        """Write, or discard.
-
-        Raises:
-            BrokenPipeError: nobody reads, and the command needs a reader.
-        """
+        """Write, or discard; BrokenPipeError where nobody reads, and the command needs a reader."""
         try:
             return super().write(data)
         except BrokenPipeError:
             if self.needs_reader:
                 raise
             return memoryview(data).nbytes
-
-
-def survive_closed_pipes() -> None:
-    """Put standard output and standard error of this process on outputs of this kind."""
-    sys.stdout, sys.stderr = _surviving(sys.stdout), _surviving(sys.stderr)
 
 
 @contextmanager
@@ -65,11 +52,7 @@ def reader_needed() -> Iterator[None]:
 
 @contextmanager
 def ends_unread(code: ExitCode) -> Iterator[None]:
-    """Within, output that nobody reads ends the command.
-
-    Raises:
-        Exit: nobody reads; with this code.
-    """
+    """Within, output that nobody reads ends the command with this code."""
     try:
         with reader_needed():
             yield
@@ -77,7 +60,8 @@ def ends_unread(code: ExitCode) -> Iterator[None]:
         raise typer.Exit(code) from error
 
 
-def _surviving(stream: TextIO) -> TextIO:
+def surviving(stream: TextIO) -> TextIO:
+    """A standard stream on an output of this kind."""
     if not isinstance(stream, io.TextIOWrapper):  # closed, or replaced by whoever runs this
         return stream
     stream.flush()

@@ -9,106 +9,73 @@ if TYPE_CHECKING:
     from rmqtool.store.location import StoreLocation
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "info": (
-        "rmqtool.commands.reading.info:info",
-        "Show what a store holds, how its broker stopped, and what to do next.",
-    ),
-    "dump": (
-        "rmqtool.commands.reading.dump:dump",
-        "Print the records of a store, a directory or a single file of any kind.",
-    ),
-    "get": (
-        "rmqtool.commands.reading.get:get",
-        "Find messages as a broker would: by queue offset, message id, key or time.",
-    ),
+    "info": ("reading.info:info", "Show what a store holds, how its broker stopped, and what to do next."),
+    "dump": ("reading.dump:dump", "Print the records of a store, a directory or a single file of any kind."),
+    "get": ("reading.get:get", "Find messages as a broker would: by queue offset, message id, key or time."),
     "browse": (
-        "rmqtool.commands.reading.browse:browse",
+        "reading.browse:browse",
         "Browse a store in the terminal: topics, queues, messages, records and findings.",
     ),
     "verify": (
-        "rmqtool.commands.reading.verify:verify",
+        "reading.verify:verify",
         "Check a store: commit log, consume queues and index against each other, and the small files.",
     ),
     "watch": (
-        "rmqtool.commands.reading.watch:watch",
+        "reading.watch:watch",
         "Check a store beside its running broker, as it grows: commit log, consume queues and index.",
     ),
     "forecast": (
-        "rmqtool.commands.reading.forecast:forecast",
+        "reading.forecast:forecast",
         "Show what a broker would do at its next start, and which messages it would lose.",
     ),
-    "report": (
-        "rmqtool.commands.documents.report:report",
-        "Write a report on a store as one HTML page, to read, print or send.",
-    ),
+    "report": ("documents.report:report", "Write a report on a store as one HTML page, to read, print or send."),
     "diff": (
-        "rmqtool.commands.reading.diff:diff",
+        "reading.diff:diff",
         "Compare two stores or replicas: where their logs diverge, and which messages differ.",
     ),
-    "recover": (
-        "rmqtool.commands.repairs.recover:recover",
-        "Repair a store after a crash, before a broker starts on it.",
-    ),
+    "recover": ("repairs.recover:recover", "Repair a store after a crash, before a broker starts on it."),
     "rebuild": (
-        "rmqtool.commands.repairs.rebuild:rebuild",
+        "repairs.rebuild:rebuild",
         "Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.",
     ),
-    "salvage": (
-        "rmqtool.commands.repairs.salvage:salvage",
-        "Repair damage inside the commit log, and keep the messages after it.",
-    ),
+    "salvage": ("repairs.salvage:salvage", "Repair damage inside the commit log, and keep the messages after it."),
     "patch": (
-        "rmqtool.commands.repairs.patch:patch",
+        "repairs.patch:patch",
         "Set fields of one record, unit, slot, header or checkpoint, or copy a range of bytes from another file.",
     ),
-    "undo": (
-        "rmqtool.commands.repairs.undo:undo",
-        "Roll the latest repair back, byte for byte.",
-    ),
-    "append": (
-        "rmqtool.commands.writing.append:append",
-        "Append test messages to a store that no broker is using.",
-    ),
+    "undo": ("repairs.undo:undo", "Roll the latest repair back, byte for byte."),
+    "append": ("writing.append:append", "Append test messages to a store that no broker is using."),
     "convert": (
-        "rmqtool.commands.repairs.convert:convert",
+        "repairs.convert:convert",
         "Convert consume queues between files and RocksDB, or a store of DLedger to one with a plain commit log.",
     ),
-    "extract": (
-        "rmqtool.commands.writing.extract:extract",
-        "Write a new store with some topics, or some hours, of another store.",
-    ),
-    "merge": (
-        "rmqtool.commands.writing.merge:merge",
-        "Write a new store with the messages of several stores.",
-    ),
-    "replay": (
-        "rmqtool.commands.cluster.replay:replay",
-        "Send the messages of stores into a running cluster, as a producer.",
-    ),
+    "extract": ("writing.extract:extract", "Write a new store with some topics, or some hours, of another store."),
+    "merge": ("writing.merge:merge", "Write a new store with the messages of several stores."),
+    "replay": ("cluster.replay:replay", "Send the messages of stores into a running cluster, as a producer."),
     "mirror": (
-        "rmqtool.commands.cluster.mirror:mirror",
+        "cluster.mirror:mirror",
         "Keep a copy of a running broker's commit log, received through its replication port.",
     ),
     "export": (
-        "rmqtool.commands.tables.export:export",
+        "tables.export:export",
         "Export a table of one or more stores to files, with a manifest of row counts and hashes.",
     ),
     "stats": (
-        "rmqtool.commands.tables.stats:stats",
+        "tables.stats:stats",
         "Show message counts, sizes and first store time by store, topic, queue, tag, hour, producer or size.",
     ),
     "search": (
-        "rmqtool.commands.tables.search:search",
+        "tables.search:search",
         "Find messages that match a pattern, in one or more stores; compressed bodies are decompressed.",
     ),
     "evidence": (
-        "rmqtool.commands.documents.evidence:evidence",
+        "documents.evidence:evidence",
         "Write a support bundle of a store, without bodies, keys, tags and property values.",
     ),
-    "fixture": ("rmqtool.commands.writing.fixture:ACTIONS", "Make test stores, healthy or damaged."),
-    "formats": ("rmqtool.commands.reading.formats:formats", "Show the layout of every kind of file, field by field."),
+    "fixture": ("writing.fixture:ACTIONS", "Make test stores, healthy or damaged."),
+    "formats": ("reading.formats:formats", "Show the layout of every kind of file, field by field."),
 }
-"""Command: (module and function, first line of the function's docstring), in the order of the help.
+"""Command: (module of this room and function, first line of the function's docstring), in the order of the help.
 
 A group has a mapping of subcommands instead of a function."""
 

@@ -18,11 +18,7 @@ _PACKAGE: Final = Path(rmqtool.__file__).parent
 
 
 def compile_kernels() -> Path:
-    """Compile every kernel; the folder in which the code is kept.
-
-    Raises:
-        UnsupportedError: nothing can be compiled here, or no folder can keep it.
-    """
+    """Compile every kernel; the folder that keeps the code. UnsupportedError where nothing can be compiled or kept."""
     if not is_available():
         raise UnsupportedError("nothing can be compiled here: the plain reader does all the work")
     folder = code_folder()
@@ -37,7 +33,7 @@ def compile_kernels() -> Path:
     # The bytecode of all that commands import: some installers leave it to the first run, some settings to each. A
     # folder that cannot be written to stays as it is.
     for target, _help in COMMANDS.values():
-        import_module(target.partition(":")[0])
+        import_module(f"rmqtool.commands.{target.partition(':')[0]}")
     for module in tuple(sys.modules.values()):
         spec = getattr(module, "__spec__", None)
         if spec is not None and spec.has_location and spec.cached is not None:

@@ -32,12 +32,7 @@ class Messages:
     """Displays that may have drawn on the next line."""
 
     def progress(
-        self,
-        what: str,
-        *,
-        unit: str = "byte",
-        total: Callable[[], int] | None = None,
-        facts: Facts | None = None,
+        self, what: str, *, unit: str = "byte", total: Callable[[], int] | None = None, facts: Facts | None = None
     ) -> Progress:
         """How far the next phase of the command is, as the options say; see `Progress`."""
         from rmqtool.store.source import READS

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from rmqtool.report.writers import ObjectFormat, json_text
+from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text, row_writer
 
 _TEXT_WIDTH: Final = 80
 """Columns of text where no terminal has a width."""
@@ -44,14 +44,16 @@ def screen() -> Screen:
     return Screen(width, width, color)
 
 
-class ObjectLines(Protocol):
-    """Makes the lines of a result for a screen."""
+def write_rows(rows: Iterable[dict[str, Any]], output: OutputFormat, fields: Sequence[str]) -> None:
+    """Print rows to standard output."""
+    writer = row_writer(output.value, sys.stdout, fields, width=screen().table_width)
+    for row in rows:
+        writer.write(row)
+    writer.close()
 
-    def __call__(self, result: dict[str, Any], width: int, *, color: bool) -> Iterable[str]: ...
 
-
-def show_object(result: dict[str, Any], lines_of: ObjectLines, form: ObjectFormat) -> None:
-    """Print one result to standard output, as lines for a person or as JSON."""
+def show_object(result: dict[str, Any], lines_of: Callable[..., Iterable[str]], form: ObjectFormat) -> None:
+    """Print one result to standard output, as JSON or as lines, made from it and a width, with `color` or without."""
     if form is ObjectFormat.TABLE:
         terminal = screen()
         text = "".join(f"{line}\n" for line in lines_of(result, terminal.width, color=terminal.color))

@@ -47,7 +47,6 @@ class Differences:
 
     @property
     def count(self) -> int:
-        """Number of all differences."""
         return sum(self.counts.values())
 
     def add(self, rows: Array, others: Array | None = None) -> None:
@@ -65,13 +64,7 @@ class Differences:
 
 
 def join(spill: Spill, pairs: Spill, limit: int) -> dict[Kind, Differences]:
-    """Join all partitions.
-
-    Args:
-        spill: rows of both logs by identity.
-        pairs: takes what both have in the same queue, for `find_reordered`.
-        limit: messages of each kind that are kept.
-    """
+    """Join all partitions of the rows of both logs; `pairs` takes what both have in the same queue."""
     differences = {kind: Differences(limit) for kind in Kind}
     for number in range(spill.partition_count):
         join_rows(spill.rows(0, number, ROW), spill.rows(1, number, ROW), pairs, differences)
@@ -153,10 +146,8 @@ def _compare(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Di
 
 
 def find_reordered(pairs: Spill, differences: Differences) -> None:
-    """Find the messages that precede another one in this log and follow it in the other.
-
-    Args:
-        pairs: by physical offset in this log, ascending from partition to partition.
+    """Find the messages that precede another one in this log and follow it in the other; pairs are by physical offset
+    in this log, ascending from partition to partition.
     """
     highest: dict[int, int] = {}
     for number in range(pairs.partition_count):

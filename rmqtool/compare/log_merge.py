@@ -83,18 +83,13 @@ class Sink(Protocol):
         """Take rows of side 0 or 1."""
 
 
+@dataclass
 class LogMerge:
-    """Merges one part of two logs.
+    """Merges one part of two logs; keeps where they differ, and how many of the blocks have a digest only."""
 
-    Attributes:
-        differing: where they differ, or only one has something.
-        unresolved_blocks: blocks that differ and of which one side has digests only.
-    """
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self.differing = RangeList()
-        self.unresolved_blocks = 0
+    sink: Sink
+    differing: RangeList = field(default_factory=RangeList)
+    unresolved_blocks: int = 0
 
     def run(self, one: Iterator[Block], other: Iterator[Block]) -> None:
         """Merge the blocks of a part, each side's in the order of the log."""
@@ -167,4 +162,4 @@ class LogMerge:
     def _take(self, side: int, rows: Array) -> None:
         messages = rows[is_message(rows)]
         if len(messages):
-            self._sink.take(side, messages)
+            self.sink.take(side, messages)

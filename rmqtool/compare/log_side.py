@@ -66,12 +66,7 @@ class BlockStream(Protocol):
 
 
 class LogSide(Protocol):
-    """A log that is compared.
-
-    Attributes:
-        files: in order, none inside another.
-        has_rows: whether blocks have rows.
-    """
+    """A log that is compared: files in order, none inside another, whose blocks have rows or digests only."""
 
     @property
     def files(self) -> Sequence[Span]: ...
@@ -86,12 +81,8 @@ class LogSide(Protocol):
 
 
 class StoreLog:
-    """The log of a store, as a `LogSide`; it pickles, if the store's view does.
-
-    Attributes:
-        problems: files that could not be opened, as sentences.
-        left_out: files that are no part of the log, as sentences.
-        splits: the files, to be walked.
+    """The log of a store, as a `LogSide`; it pickles, if the store's view does. Sentences name files that could not be
+    opened, and those that are no part of the log; the others are splits, to be walked.
     """
 
     has_rows = True
@@ -119,7 +110,6 @@ class StoreLog:
         self.files = tuple(Span(split.physical_offset, split.source.size) for split in self.splits)
 
     def walk(self, split: Split) -> Walk:
-        """The walk of a split of this log."""
         return self._scan.walk(split)
 
     def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> FileBlocks:
@@ -209,11 +199,7 @@ _STEP: Final = 1 << 20
 
 
 class LockstepSource:
-    """A `ByteSource` with the bytes of the first file.
-
-    Attributes:
-        is_equal: whether all that was read so far is the same in the second file.
-    """
+    """A `ByteSource` with the bytes of the first file; `is_equal` while all that was read is so in the second one."""
 
     identity: ClassVar[None] = None
 
@@ -278,11 +264,7 @@ def equal_bytes(one: memoryview, other: memoryview) -> bool:
 
 
 def first_difference(source: ByteSource, other: ByteSource, start: int) -> int | None:
-    """File position of the first byte from `start` on that differs, or that one file alone has; None if it is equal.
-
-    Raises:
-        OSError: a disk does not give the bytes.
-    """
+    """First position from `start` on that differs, or only one file has; None if there is none. OSError of disks."""
     buffers = memoryview(bytearray(_STEP)), memoryview(bytearray(_STEP))
     at = start
     while True:
@@ -304,14 +286,7 @@ _DENSE_MAX: Final = 1 << 20
 
 
 class FileBlocks:
-    """The blocks of one file.
-
-    Args:
-        numbers: gives the rows their queue numbers.
-
-    Attributes:
-        totals: of the file, once all blocks were taken.
-    """
+    """The blocks of one file, and its totals, once all were taken; `numbers` gives the rows their queue numbers."""
 
     def __init__(
         self, walk: Walk, numbers: QueueNumbers, block_size: int, *, by_content: bool, record_crc: bool

@@ -15,7 +15,7 @@ import json
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -74,7 +74,6 @@ class Description:
     not_compared: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The description as it stands in the file."""
         totals = self.totals
         return {
             "store": self.label,
@@ -99,11 +98,7 @@ class Description:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Description:
-        """The reverse of `as_json`.
-
-        Raises:
-            ValueError, KeyError, TypeError: it is none.
-        """
+        """The reverse of `as_json`; ValueError, KeyError or TypeError if it is none."""
         log = {name: _whole(document["log"][name], optional=name in ("begin", "end")) for name in _TOTALS}
         topics = {
             _bytes(name): TopicTotal(_count(messages), _count(byte_count), _whole(digest, optional=True))
@@ -153,16 +148,7 @@ def write_manifest(
     has_rows: bool,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Description:
-    """Write a manifest; one that is there is replaced once the new one is whole.
-
-    Args:
-        subject: whose log is that of a store.
-        has_rows: keep a digest of each message, and not of blocks only.
-
-    Raises:
-        RefusedError: another file is there.
-        WriteError: the file cannot be written.
-    """
+    """Write a manifest, with a digest of each message, or of blocks only; errors as of `replaced_own`."""
     log = subject.log
     assert isinstance(log, StoreLog)
     with replaced_own(path, OwnFile.MANIFEST) as file:
@@ -214,11 +200,8 @@ def _put(file: BinaryIO, plain: bytes) -> int:
 class ManifestLog:
     """The log of a manifest, as a `LogSide`; a file is opened for each part, so that threads may share it.
 
-    It pickles, for tasks that find the file at the same absolute path.
-
-    Raises:
-        UnreadableError: the file is no manifest, was cut off or damaged.
-        UnsupportedError: it is one of another version.
+    It pickles, for tasks that find the file at the same absolute path. UnreadableError if the file is no manifest, was
+    cut off or damaged, UnsupportedError if it is one of another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -277,11 +260,7 @@ class ManifestLog:
         return Block(begin, end, digest, unpacked_rows(raw, count, begin, end, translation))
 
     def _guarded(self, work: Callable[[], Any]) -> Any:
-        """Result of the work; every error in the file's format becomes one error.
-
-        Raises:
-            UnreadableError, UnsupportedError: see the class.
-        """
+        """Result of the work; every error in the file's format becomes one error of the class."""
         try:
             return work()
         except OSError as error:
@@ -292,12 +271,12 @@ class ManifestLog:
             raise UnreadableError(f"{self._path}: {error} (the manifest is incomplete)") from error
 
 
+@dataclass
 class _Stream:
     """A `BlockStream`; the totals of single files are not in a manifest."""
 
-    def __init__(self, blocks: Callable[[], Iterator[Block]]) -> None:
-        self.blocks = blocks
-        self.totals = LogTotals()
+    blocks: Callable[[], Iterator[Block]]
+    totals: LogTotals = field(default_factory=LogTotals)
 
 
 def packed_rows(rows: Array) -> bytes:
@@ -312,13 +291,8 @@ def packed_rows(rows: Array) -> bytes:
 
 
 def unpacked_rows(raw: bytes, count: int, begin: int, end: int, translation: Array) -> Array:
-    """The reverse of `packed_rows`.
-
-    Args:
-        translation: gives the comparison's queue numbers for those of the file.
-
-    Raises:
-        ValueError: the rows do not lie in [begin, end) one after the other, or name a queue that is not there.
+    """The reverse of `packed_rows`, with the comparison's queue numbers for those of the file; ValueError if the rows
+    do not lie in [begin, end) one after the other, or name a queue that is not there.
     """
     rows = np.zeros(count, ROW)
     at = 0

@@ -18,14 +18,7 @@ from rmqtool.formats.controller import EPOCHS, agreed_end
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.sides.controller import BACKUP, read_epochs
 from rmqtool.sides.unread import UnreadFiles
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
-    GROUPS,
-    TOPICS,
-    ConfigFile,
-    ConfigState,
-)
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, GROUPS, TOPICS, ConfigFile, ConfigState
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, kind_of
@@ -65,13 +58,9 @@ class ConfigDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class StoreMetadata:
-    """The facts of one store.
-
-    Attributes:
-        queues: None where they are in RocksDB, and cannot be read.
-        config: JSON texts; files that cannot be read have no entry.
-        files: digests of the files that are not decoded, by path; None in manifests that have none.
-        problems: what could not be read, as sentences.
+    """The facts of one store: queues, unless they cannot be read in RocksDB; entries of configuration files that can be
+    read, as JSON; digests of files that are not decoded, by path, unless a manifest has none; and problems, as
+    sentences.
     """
 
     queues: dict[QueueName, tuple[int | None, int | None]] | None = None
@@ -132,11 +121,7 @@ def config_differences(a: StoreMetadata, b: StoreMetadata) -> list[ConfigDiffere
 
 
 def epochs_agree(a: StoreMetadata, b: StoreMetadata, a_end: int, b_end: int) -> dict[str, int | None] | None:
-    """Up to where the epochs of controller mode say that both logs are one, as JSON; None where a side has none.
-
-    Args:
-        a_end, b_end: physical offsets where the logs end.
-    """
+    """Up to where the epochs say that both logs, with these ends, are one, as JSON; None where a side has none."""
     epochs = [
         {
             int(epoch): int(text)
@@ -195,10 +180,8 @@ READ: Final = "read"
 
 
 def other_files(store: Store, config: Mapping[str, ConfigFile]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Digests of these files by their paths, and what could not be read, as sentences.
-
-    Args:
-        config: the configuration files whose entries are compared, as they were read.
+    """Digests of these files by their paths, and what could not be read, as sentences; `config` are those whose entries
+    are compared, as they were read.
     """
     digests: dict[str, str] = {}
     problems = []

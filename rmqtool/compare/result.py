@@ -58,12 +58,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first place where two logs of the same physical offsets differ.
-
-    Attributes:
-        precision: byte, record or block: what `physical_offset` is the place, or the start, of.
-        record_offset: where the record, or the block, begins in which it lies.
-        end: physical offset after the differing range.
+    """The first place where two logs of the same physical offsets differ, up to `end`: a byte, or the start of the
+    record or block that `record_offset` tells in any case.
     """
 
     physical_offset: int
@@ -112,13 +108,8 @@ class Comparison:
             return False
         if self.topics_differ:
             return False
-        return self.by_messages or (self.is_same_log and not self.queue_differences and not self.config_differences)
-
-    @property
-    def is_same_log(self) -> bool:
-        """True if both logs have equal start, end and records."""
-        same_begin = self.a.totals.begin == self.b.totals.begin
-        return same_begin and self.relation is Relation.EQUAL
+        is_same_log = self.a.totals.begin == self.b.totals.begin and self.relation is Relation.EQUAL
+        return self.by_messages or (is_same_log and not self.queue_differences and not self.config_differences)
 
     def as_json(self) -> dict[str, Any]:
         """The object of `diff --format json`."""

@@ -119,7 +119,6 @@ class LogTotals:
 
     @property
     def messages(self) -> int:
-        """Number of all messages."""
         return sum(total.messages for total in self.topics.values())
 
     def merge(self, other: LogTotals) -> None:

@@ -17,13 +17,7 @@ import numpy as np
 from rmqtool.compare.join import Differences, Kind, find_reordered, join
 from rmqtool.compare.log_merge import LogMerge, RangeList, Sink
 from rmqtool.compare.log_side import LogSide, Span, StoreLog, Terms
-from rmqtool.compare.metadata import (
-    StoreMetadata,
-    config_differences,
-    epochs_agree,
-    queue_differences,
-    unequal_files,
-)
+from rmqtool.compare.metadata import StoreMetadata, config_differences, epochs_agree, queue_differences, unequal_files
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import ROW, Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import Spill
@@ -39,12 +33,8 @@ PARTITIONS_MAX: Final = 8192
 
 @dataclass(frozen=True)
 class ComparedStore:
-    """A side with all that is compared of it.
-
-    Attributes:
-        kind: store or manifest.
-        totals: of the whole log, where they are known before it is read.
-        not_compared: what is left out of this side, as sentences.
+    """A store or manifest with all that is compared of it, and what is not, as sentences; totals are of the whole log,
+    where they are known before it is read.
     """
 
     label: str
@@ -84,14 +74,10 @@ def compare(
     on_progress: Callable[[int, int], None] | None = None,
     runner: Runner | None = None,
 ) -> Comparison:
-    """Compare two sides; neither is changed.
+    """Compare two sides; neither is changed. The parts are compared by threads of this process, or by the runner, and
+    what is not at the same place comes back here.
 
-    Args:
-        runner: compares the parts; None is threads of this process. What is not at the same place comes back here.
-
-    Raises:
-        UnreadableError: a manifest turns out to be damaged.
-        WriteError: temporary files cannot be written.
+    UnreadableError if a manifest turns out to be damaged, WriteError if temporary files cannot be written.
     """
     sides = a.log, b.log
     parts = cut(a.log.files, b.log.files)
@@ -104,15 +90,10 @@ def compare(
     last = max((part.begin + part.size for part in parts), default=1)
     width = np.int64(-(-(last - first) // count))
 
-    def by_identity(rows: Array) -> Array:
-        return (rows["identity"] % np.uint64(count)).astype(np.int64)
-
-    def by_place(rows: Array) -> Array:
-        return (rows["physical_offset"] - first) // width
-
+    room = (options.folder, options.memory_max)
     with (
-        Spill(count, by_identity, options.folder, options.memory_max) as spill,
-        Spill(count, by_place, options.folder, options.memory_max) as pairs,
+        Spill(count, lambda rows: (rows["identity"] % np.uint64(count)).astype(np.int64), *room) as spill,
+        Spill(count, lambda rows: (rows["physical_offset"] - first) // width, *room) as pairs,
     ):
         sink: Sink = spill if has_rows else NullSink()
         whole = RangeOutcome()
@@ -242,13 +223,7 @@ class LogRange:
 
 @dataclass
 class RangeOutcome:
-    """Outcome of one part; `merge` is associative over parts in the order of the log.
-
-    Attributes:
-        totals: of both sides, as far as they were read.
-        differing: where the logs differ, or only one has something.
-        unresolved_blocks: blocks that differ, of which one side has digests only.
-    """
+    """Outcome of one part, as `Comparison` has it of all; `merge` is associative over parts in the order of the log."""
 
     totals: tuple[LogTotals, LogTotals] = field(default_factory=lambda: (LogTotals(), LogTotals()))
     differing: RangeList = field(default_factory=RangeList)
@@ -293,14 +268,13 @@ class NullSink:
         """Forget them."""
 
 
+@dataclass
 class RowList:
     """A sink that keeps the rows of both sides."""
 
-    def __init__(self) -> None:
-        self.blocks: tuple[list[Array], list[Array]] = [], []
+    blocks: tuple[list[Array], list[Array]] = field(default_factory=lambda: ([], []))
 
     def take(self, side: int, rows: Array) -> None:
-        """Add rows of a side."""
         self.blocks[side].append(rows)
 
 

@@ -23,11 +23,8 @@ MEMORY_MAX: Final = 64 << 20
 
 
 class Spill(Closable):
-    """Rows of several sides in numbered partitions; threads may share it.
-
-    Args:
-        partition_of: gives the partitions of rows, from 0 on.
-        folder: where temporary files may lie; None is the system's place for them. They are removed by `close`.
+    """Rows of several sides in numbered partitions, from 0 on; threads may share it. Temporary files lie in the folder,
+    or the system's place for them, until `close`.
     """
 
     def __init__(
@@ -47,11 +44,7 @@ class Spill(Closable):
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     def take(self, side: int, rows: Array) -> None:
-        """Add rows of a side.
-
-        Raises:
-            WriteError: the disk does not take them.
-        """
+        """Add rows of a side; WriteError if the disk does not take them."""
         if not len(rows):
             return
         if self.partition_count == 1:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, Final
 
+from rmqtool.decoders.avro import make_avro
 from rmqtool.decoders.decoder import Decode, MakeDecoder, read_schema_file
 from rmqtool.errors import UnsupportedError, how_to_install
 from rmqtool.report.bodies import MessageFacts, refuse_constant
@@ -47,12 +48,6 @@ def make_text(argument: str | None) -> Decode:
         return body.decode(charset)
 
     return decode
-
-
-def _make_avro(argument: str | None) -> Decode:
-    from rmqtool.decoders.avro import make_avro
-
-    return make_avro(argument)
 
 
 def _make_system(argument: str | None) -> Decode:
@@ -128,7 +123,7 @@ def _descriptor(name: str, type_name: str) -> Any:
 BUILT_IN: Final[Mapping[str, MakeDecoder]] = {
     "json": make_json,
     "text": make_text,
-    "avro": _make_avro,
+    "avro": make_avro,
     "protobuf": make_protobuf,
     "system": _make_system,
 }

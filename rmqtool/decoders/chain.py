@@ -67,7 +67,7 @@ class DecoderChain:
             try:
                 value = decode(body, message)
                 if value is not ...:
-                    return DecodedBody(plain_value(value), name, None)
+                    return DecodedBody(_Limits().plain(value), name, None)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a decoder may be anybody's
                 reasons.append((name, _reason(error)))
         if not reasons:
@@ -132,15 +132,6 @@ _LONG_BITS: Final = 64
 _PRINTED: Final = (Decimal, UUID, timedelta)
 
 
-def plain_value(value: Any) -> Any:
-    """The value with JSON's types only; bytes are base64, times ISO 8601, decimals and numbers beyond 64 bits text.
-
-    Raises:
-        ValueError: it is too large, or holds what is no value.
-    """
-    return _Limits().plain(value, 0)
-
-
 @dataclass
 class _Limits:
     """The rest of the limits."""
@@ -148,7 +139,12 @@ class _Limits:
     values: int = VALUES_MAX
     text: int = TEXT_MAX
 
-    def plain(self, value: Any, depth: int) -> Any:
+    def plain(self, value: Any, depth: int = 0) -> Any:
+        """The value with JSON's types only; bytes are base64, times ISO 8601, decimals and long numbers text.
+
+        Raises:
+            ValueError: it is too large, or holds what is no value.
+        """
         self.values -= 1
         if self.values < 0:
             raise ValueError(f"the result has more than {VALUES_MAX} values")

@@ -5,20 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from rmqtool.formats import pop
-from rmqtool.formats.properties import (
-    DELAY_LEVEL,
-    HALF_TOPIC,
-    OPERATION_TOPIC,
-    PRODUCER_GROUP,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
-    SCHEDULE_TOPIC,
-    TAGS,
-    TIMER_DELETE_KEY,
-    TIMER_ROLL_TIMES,
-    TIMER_TOPIC,
-    TRANSACTION_ID,
-)
+from rmqtool.formats import properties as names
 from rmqtool.report.bodies import MessageFacts
 from rmqtool.sides.pop import decode_pop_body
 from rmqtool.sides.timer.waiting import timer_due_ms
@@ -53,34 +40,34 @@ def decode_system_message(body: bytes, message: MessageFacts) -> SystemMessage |
     """
     if message.topic.startswith(pop.REVIVE_TOPIC):
         return SystemMessage(_pop(body, message), carries_body=False)
-    if message.topic == OPERATION_TOPIC:
+    if message.topic == names.OPERATION_TOPIC:
         return SystemMessage(_operation(body), carries_body=False)
-    if message.topic not in (HALF_TOPIC, TIMER_TOPIC, SCHEDULE_TOPIC):
+    if message.topic not in (names.HALF_TOPIC, names.TIMER_TOPIC, names.SCHEDULE_TOPIC):
         return None
     properties = message.properties
-    target = {"topic": properties.get(REAL_TOPIC), "queue_id": _number(properties.get(REAL_QUEUE_ID))}
-    if message.topic == HALF_TOPIC:
+    target = {"topic": properties.get(names.REAL_TOPIC), "queue_id": _number(properties.get(names.REAL_QUEUE_ID))}
+    if message.topic == names.HALF_TOPIC:
         fields = {
             "kind": "half-message",
             **target,
-            "producer_group": properties.get(PRODUCER_GROUP),
-            "transaction_id": properties.get(TRANSACTION_ID),
+            "producer_group": properties.get(names.PRODUCER_GROUP),
+            "transaction_id": properties.get(names.TRANSACTION_ID),
         }
-    elif message.topic == TIMER_TOPIC:
+    elif message.topic == names.TIMER_TOPIC:
         fields = {
             "kind": "timer-message",
             **target,
             "due_timestamp_ms": timer_due_ms(properties),
-            "rolls": _number(properties.get(TIMER_ROLL_TIMES)) or 0,
-            "deletes": properties.get(TIMER_DELETE_KEY),
+            "rolls": _number(properties.get(names.TIMER_ROLL_TIMES)) or 0,
+            "deletes": properties.get(names.TIMER_DELETE_KEY),
         }
     else:
-        fields = {"kind": "delayed-message", **target, "delay_level": _number(properties.get(DELAY_LEVEL))}
+        fields = {"kind": "delayed-message", **target, "delay_level": _number(properties.get(names.DELAY_LEVEL))}
     return SystemMessage(fields, carries_body=True)
 
 
 def _pop(body: bytes, message: MessageFacts) -> dict[str, Any]:
-    tag = message.properties.get(TAGS, "")
+    tag = message.properties.get(names.TAGS, "")
     if tag not in _POP_KINDS:
         raise ValueError(f"a revive topic has no records with the tag {tag!r}")
     decoded = decode_pop_body(tag, body)

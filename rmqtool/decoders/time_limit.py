@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rmqtool.decoders.decoder import Decode, MakeDecoder
 from rmqtool.report.bodies import MessageFacts
@@ -28,11 +28,6 @@ class DecoderTimeoutError(Exception):
     """A decoder gave no answer in time."""
 
 
-class _Answer(NamedTuple):
-    value: Any
-    error: BaseException | None
-
-
 class _Stopped(BaseException):
     """Ends a thread that nobody waits for any more."""
 
@@ -42,7 +37,7 @@ class _Worker:
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"decoder {name}", daemon=True)
         self._thread.start()
 
@@ -54,24 +49,23 @@ class _Worker:
         """
         self._jobs.put(job)
         try:
-            answer = self._answers.get(timeout=limit_s)
+            value, error = self._answers.get(timeout=limit_s)
         except queue.Empty:
             identity = ctypes.c_ulong(self._thread.ident or 0)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(_Stopped))
             raise DecoderTimeoutError(f"no answer within {limit_s:g} s") from None
-        if answer.error is not None:
-            raise answer.error
-        return answer.value
+        if error is not None:
+            raise error
+        return value
 
     def _work(self) -> None:
         try:
             while True:
                 job = self._jobs.get()
                 try:
-                    answer = _Answer(job(), None)
+                    self._answers.put((job(), None))
                 except (Exception, SystemExit) as error:  # noqa: BLE001 - told by the one who waits
-                    answer = _Answer(None, error)
-                self._answers.put(answer)
+                    self._answers.put((None, error))
         except _Stopped:
             pass
 

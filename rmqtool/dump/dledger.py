@@ -9,7 +9,6 @@ from typing import Final
 from rmqtool.dump.request import RowSource
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError
-from rmqtool.report.file_rows import bad_file_row
 from rmqtool.report.rows import DumpRow
 from rmqtool.sides.dledger import BadRange, read_entries, read_units
 from rmqtool.store.file_kinds import is_segment_name
@@ -25,7 +24,6 @@ class DLedgerDump(RowSource):
     """The rows of data or index files."""
 
     def rows(self) -> Iterator[DumpRow]:
-        """All rows, file after file."""
         for entry in self.target.entries:
             if not is_segment_name(entry.name):
                 continue  # `currterm` and `checkpoint`, which are texts
@@ -42,8 +40,7 @@ class DLedgerDump(RowSource):
     def _data(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         for one in read_entries(source, int(entry.name), rules_for(self.ask.broker_version)):
             if isinstance(one, BadRange):
-                self.bad_ranges += 1
-                yield bad_file_row(entry.path, one.file_position, one.length, _BAD)
+                yield self.bad_range(entry.path, one.file_position, one.length, _BAD)
                 return
             self.bad_ranges += not one.is_right
             row = {name: getattr(one.record, name) if one.record is not None else None for name in _OF_RECORD}

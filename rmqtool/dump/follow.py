@@ -24,11 +24,7 @@ _FRAME_SIZE: Final = 8
 
 @dataclass
 class LogFollower(LogDump):
-    """The rows of a log that grows; notes to which file and position in it reading has come.
-
-    Attributes:
-        poll_seconds: how long it waits where there is nothing new.
-    """
+    """The rows of a log that grows; looks every `poll_seconds`, and notes to which file and position it has come."""
 
     poll_seconds: float = POLL_SECONDS
     _number: int = 0

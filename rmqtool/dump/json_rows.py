@@ -19,26 +19,8 @@ from rmqtool.engine.rules.broker_rules import PropertyDecoder
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.report import fields
 from rmqtool.report.bodies import BODY_FIELDS, BodyForm
-from rmqtool.report.fields import (
-    MESSAGE_FIELDS,
-    Body,
-    BodyContent,
-    Code,
-    Constant,
-    Host,
-    Meaning,
-    MessageId,
-    Number,
-    Properties,
-    Property,
-    PropertyBlock,
-    RowFact,
-    Time,
-    Topic,
-    UnfilledFieldError,
-    Words,
-)
 from rmqtool.report.rows import Buffer, RowBlock, message_fields
 from rmqtool.report.writers import json_parts, json_text
 from rmqtool.scan.compiled import load_kernel
@@ -76,11 +58,8 @@ def message_block(messages: DumpedMessages) -> RowBlock:
 
 @dataclass
 class JsonRows:
-    """The rows of messages, many at once.
-
-    Attributes:
-        separator: what follows each row but the last, with a line end.
-        unicode: whether the stream can carry every character.
+    """The rows of messages, many at once; a separator and a line end follow each but the last, and all that is not
+    ASCII is escaped unless the stream carries `unicode`.
     """
 
     messages: DumpedMessages
@@ -101,7 +80,6 @@ class JsonRows:
         self._choices = [b""]
 
     def parts(self) -> Iterator[Buffer]:
-        """The text in parts."""
         kinds, literals, first, second = self._columns()
         told = (*_one_after_another(literals), *_one_after_another(self._choices), _printable(unicode=self.unicode))
         source = np.frombuffer(self.messages.batch.window.storage, np.uint8)
@@ -157,42 +135,42 @@ class JsonRows:
         messages, rows, starts = self.messages, self.messages.rows, self._starts
         if name not in message_fields(messages.body_choice):
             return "null"  # see `RowBlock.with_fields`
-        match MESSAGE_FIELDS[name].source:
-            case RowFact.TYPE:
+        match fields.MESSAGE_FIELDS[name].source:
+            case fields.RowFact.TYPE:
                 return json_text(messages.type)
-            case RowFact.FINDING:
+            case fields.RowFact.FINDING:
                 return json_text(messages.finding)
-            case Constant(value):
+            case fields.Constant(value):
                 return json_text(value)
-            case Code(column, value_of):
+            case fields.Code(column, value_of):
                 return self._choice(rows[column], value_of)
-            case Topic():
+            case fields.Topic():
                 return self._choice(rows["topic_number"], messages.topic)
-            case Number(column):
+            case fields.Number(column):
                 return json_kinds.NUMBER, rows[column], 0
-            case Host(position):
+            case fields.Host(position):
                 return json_kinds.HOST, starts + position, 0
-            case MessageId(host):
+            case fields.MessageId(host):
                 return json_kinds.MESSAGE_ID, starts + host.position, rows["own_offset"]
-            case Property(_, column):
+            case fields.Property(_, column):
                 return self._text(json_kinds.TEXT, starts + rows[f"{column}_position"], rows[f"{column}_length"])
-            case Words(_, column):
+            case fields.Words(_, column):
                 lengths = np.maximum(rows[f"{column}_length"], 0)
                 return self._text(json_kinds.KEYS, starts + rows[f"{column}_position"], lengths)
-            case Properties() | PropertyBlock() as source:
-                kind = json_kinds.PROPERTIES if isinstance(source, Properties) else json_kinds.TEXT
+            case fields.Properties() | fields.PropertyBlock() as source:
+                kind = json_kinds.PROPERTIES if isinstance(source, fields.Properties) else json_kinds.TEXT
                 return self._text(kind, starts + rows["size"] - rows["properties_length"], rows["properties_length"])
-            case Body("body"):
+            case fields.Body("body"):
                 kind = _BODIES[messages.body_choice.shown_form]
                 return self._text(kind, starts + commitlog.HEAD_SIZE, rows["body_length"])
-            case Body("body_encoding"):
+            case fields.Body("body_encoding"):
                 return json_text(messages.body_choice.shown_form.value)
-            case Body("body_truncated"):
+            case fields.Body("body_truncated"):
                 return "false"  # longer ones are left, as are those with an error
-            case Body("body_error"):
+            case fields.Body("body_error"):
                 return "null"
-            case RowFact() | Time() | Body() | BodyContent() | Meaning():
-                raise UnfilledFieldError(name, "rows of the compiled writer")
+            case fields.RowFact() | fields.Time() | fields.Body() | fields.BodyContent() | fields.Meaning():
+                raise fields.UnfilledFieldError(name, "rows of the compiled writer")
             case unknown:
                 assert_never(unknown)
 

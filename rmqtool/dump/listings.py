@@ -20,14 +20,7 @@ from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError, WriteError
-from rmqtool.formats.properties import (
-    PRODUCER_GROUP,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
-    SCHEDULE_TOPIC,
-    TIMER_DELETE_KEY,
-    TIMER_TOPIC,
-)
+from rmqtool.formats import properties
 from rmqtool.formats.rocksdb.store import DELIVERED, SCANNED
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.rows import DumpRow
@@ -49,7 +42,6 @@ class ListingDump(RowSource):
     """The rows of a listing; a message that a queue leads to and that cannot be read is a bad range."""
 
     def rows(self) -> Iterator[DumpRow]:
-        """The rows of the topics that are asked for."""
         assert self.target.store is not None
         rules = rules_for(self.ask.broker_version)
         with open_reader(self.target.store, rules) as reader:
@@ -64,11 +56,11 @@ class ListingDump(RowSource):
 
     def _pending(self, reader: Reader) -> Iterator[DumpRow]:
         """Waiting messages, by their time."""
-        levels = sorted(queue_id + 1 for topic, queue_id in reader.queues() if topic == SCHEDULE_TOPIC)
+        levels = sorted(queue_id + 1 for topic, queue_id in reader.queues() if topic == properties.SCHEDULE_TOPIC)
         known = delay_offsets(read_config(reader.store.view, DELAY_OFFSETS))
 
         def delayed(level: int) -> Iterator[Pending]:
-            queue = reader.queue(SCHEDULE_TOPIC, level - 1)
+            queue = reader.queue(properties.SCHEDULE_TOPIC, level - 1)
             # Without an offset a broker begins at the first message of the level.
             first = max(known.get(level, 0), queue.min_queue_offset)
             for unit in queue_units(queue, first, queue.max_queue_offset):
@@ -89,7 +81,7 @@ class ListingDump(RowSource):
                 }
 
     def _timers(self, reader: Reader) -> Iterator[Pending]:
-        if (TIMER_TOPIC, 0) not in reader.queues():
+        if (properties.TIMER_TOPIC, 0) not in reader.queues():
             return
         queue = timer_queue(reader)
         timer = load_timer(timer_files(reader.store), reader, queue)
@@ -113,7 +105,7 @@ class ListingDump(RowSource):
             record = self._record(reader, entry.physical_offset)
             due = timer_due_ms(record.properties) if record is not None else None
             if record is not None and due is not None:
-                deletes = TIMER_DELETE_KEY in record.properties
+                deletes = properties.TIMER_DELETE_KEY in record.properties
                 yield Pending(due, entry.physical_offset, 0, IN_QUEUE, deletes=deletes)
 
     def _database_timers(self, reader: Reader) -> tuple[dict[str, int], Iterator[Pending]]:
@@ -140,7 +132,7 @@ class ListingDump(RowSource):
                 "type": "transaction",
                 "state": half.state.value,
                 **_sent_to(record),
-                "producer_group": record.properties.get(PRODUCER_GROUP),
+                "producer_group": record.properties.get(properties.PRODUCER_GROUP),
                 "check_count": int(checks) if checks.isascii() and checks.isdigit() and len(checks) < 10 else None,
                 "half_queue_offset": half.queue_offset,
                 "operation_queue_offset": half.operation_queue_offset,
@@ -195,9 +187,9 @@ class ListingDump(RowSource):
 
 def _sent_to(record: Record) -> DumpRow:
     """Original destination of a message that a broker keeps elsewhere."""
-    queue_id = record.properties.get(REAL_QUEUE_ID, "")
+    queue_id = record.properties.get(properties.REAL_QUEUE_ID, "")
     return {
-        "topic": record.properties.get(REAL_TOPIC),
+        "topic": record.properties.get(properties.REAL_TOPIC),
         "queue_id": int(queue_id) if queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 11 else None,
         "unique_key": record.unique_key,
     }
@@ -223,12 +215,7 @@ _DTYPE: Final = np.dtype(
 
 
 class Pending(NamedTuple):
-    """A message that waits.
-
-    Attributes:
-        size: what leads to its record names this size; 0 where it names none.
-        level: delay level, or `IN_TIMER`, or `IN_QUEUE`.
-    """
+    """A message that waits in a delay level, or `IN_TIMER`, or `IN_QUEUE`; of a size, if known, or 0."""
 
     due_ms: int
     physical_offset: int
@@ -243,11 +230,7 @@ IN_QUEUE: Final = -1
 
 
 def by_time(messages: Iterable[Pending], chunk_max: int = CHUNK_MAX) -> Iterator[Pending]:
-    """The messages by their times; those of one time in the order in which they come.
-
-    Raises:
-        WriteError: the disk does not take the temporary file.
-    """
+    """The messages by their times, else as they come; WriteError if the disk does not take the temporary file."""
     rest = iter(messages)
     chunk = sorted(islice(rest, chunk_max), key=attrgetter("due_ms"))
     if len(chunk) < chunk_max:

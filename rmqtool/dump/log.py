@@ -40,11 +40,7 @@ Rows = Iterator[DumpRow | RowBlock]
 
 @dataclass
 class LogDump(RowSource):
-    """The rows of a log's files.
-
-    Attributes:
-        compiled: as in `ScanOptions`.
-    """
+    """The rows of a log's files; `compiled` as in `ScanOptions`."""
 
     compiled: bool | None = None
     _first_times: dict[str, int | None] = field(default_factory=dict)
@@ -77,12 +73,10 @@ class LogDump(RowSource):
                 yield from self._gap_before(number)
 
     def readable_bytes(self) -> int:
-        """Bytes of the files that may hold rows."""
         entries = self.target.entries[: self.last_with_data() + 1]
         return sum(entry.size for number, entry in enumerate(entries) if self.may_hold_rows(number))
 
     def shown(self, batch: Batch) -> Rows:
-        """Requested rows of a batch."""
         yield from self._rows(batch, self._chosen(batch))
 
     def walk(self, source: ByteSource, entry: Entry, *, more_follows: bool, start: int = 0) -> Walk:

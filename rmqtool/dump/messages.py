@@ -13,26 +13,8 @@ from rmqtool.formats import commitlog
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text, offset_message_id
 from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.report import fields
 from rmqtool.report.bodies import BodyChoice, BodyForm, MessageFacts, decoded_body, shown_bodies
-from rmqtool.report.fields import (
-    MESSAGE_FIELDS,
-    Body,
-    BodyContent,
-    Code,
-    Constant,
-    Host,
-    Meaning,
-    MessageId,
-    Number,
-    Properties,
-    Property,
-    PropertyBlock,
-    RowFact,
-    Time,
-    Topic,
-    UnfilledFieldError,
-    Words,
-)
 from rmqtool.report.rows import RowBlock, message_fields
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -41,58 +23,52 @@ from rmqtool.scan.walk import Batch
 
 @dataclass(frozen=True)
 class DumpedMessages:
-    """Good messages of a batch; each field is made as its source in `report.fields` says.
-
-    Attributes:
-        rows: those of the messages, as the batch has them.
-    """
+    """Good messages of a batch, `rows` as it has them; each field is made as its source in `report.fields` says."""
 
     batch: Batch
     rows: Any
     rules: BrokerRules
     body_choice: BodyChoice
-    _hosts_read: dict[Host, list[bytes]] = field(init=False, repr=False, default_factory=dict)
+    _hosts_read: dict[fields.Host, list[bytes]] = field(init=False, repr=False, default_factory=dict)
 
     def block(self) -> RowBlock:
-        """The rows of all messages."""
         holds_json = self.body_choice.form is BodyForm.JSON or self.body_choice.decoder is not None
         return RowBlock(len(self.rows), message_fields(self.body_choice), self.column, holds_json)
 
     def column(self, name: str) -> Sequence[Any]:
-        """The values of a field."""
-        match MESSAGE_FIELDS[name].source:
-            case RowFact.TYPE:
+        match fields.MESSAGE_FIELDS[name].source:
+            case fields.RowFact.TYPE:
                 return [self.type] * len(self.rows)
-            case RowFact.FINDING:
+            case fields.RowFact.FINDING:
                 marked = self.numbers("prepared_transaction_offset")
                 finding = self.finding
                 return [TOMBSTONE_FINDING if finding is None and offset == TOMBSTONE else finding for offset in marked]
-            case Number(column):
+            case fields.Number(column):
                 return self.numbers(column)
-            case Code(column, value_of):
+            case fields.Code(column, value_of):
                 return _each_once(value_of, self.numbers(column))
-            case Constant(value):
+            case fields.Constant(value):
                 return [value] * len(self.rows)
-            case Topic():
+            case fields.Topic():
                 return _each_once(self.topic, self.numbers("topic_number"))
-            case Host() as host:
+            case fields.Host() as host:
                 return _each_once(host_text, self._hosts(host))
-            case MessageId(host):
+            case fields.MessageId(host):
                 return list(map(offset_message_id, self._hosts(host), self.numbers("own_offset")))
-            case Property(key):
+            case fields.Property(key):
                 return [values.get(key) for values in self.properties]
-            case Words(key):
+            case fields.Words(key):
                 texts = [values.get(key, "") for values in self.properties]
                 return [[k for k in text.split(" ") if k] if " " in text else [text] if text else [] for text in texts]
-            case Properties():
+            case fields.Properties():
                 return self.properties
-            case PropertyBlock():
+            case fields.PropertyBlock():
                 return [decode_java_utf8(raw) for raw in self._property_blocks]
-            case Body(part):
+            case fields.Body(part):
                 at = self.body_choice.fields.index(part)
                 return [values[at] for values in self._bodies]
-            case RowFact() | Time() | BodyContent() | Meaning():
-                raise UnfilledFieldError(name, "rows of dump")
+            case fields.RowFact() | fields.Time() | fields.BodyContent() | fields.Meaning():
+                raise fields.UnfilledFieldError(name, "rows of dump")
             case source:
                 assert_never(source)
 
@@ -105,7 +81,6 @@ class DumpedMessages:
         return values
 
     def topic(self, number: int) -> str:
-        """The name of a topic of the scan."""
         return decode_java_utf8(self.batch.topics[number])
 
     @property
@@ -138,10 +113,9 @@ class DumpedMessages:
 
     @cached_property
     def properties(self) -> list[dict[str, str]]:
-        """The properties of each message."""
         return list(map(self.rules.property_decoder.decode, self._property_blocks))
 
-    def _hosts(self, host: Host) -> list[bytes]:
+    def _hosts(self, host: fields.Host) -> list[bytes]:
         if host not in self._hosts_read:
             flags = self._flags
             starts = _each_once(lambda flag: host.position + commitlog.host_extra(flag, host.moved_by), flags)

@@ -40,7 +40,6 @@ class FileDump(RowSource):
     """The rows of files that are no streams."""
 
     def rows(self) -> Iterator[DumpRow]:
-        """All rows, file after file."""
         by_kind = {
             DumpKind.INDEX: self._index,
             DumpKind.CHECKPOINT: self._checkpoint,
@@ -80,7 +79,7 @@ class FileDump(RowSource):
     def _index(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         raw = read_range(source, 0, index.HEADER_SIZE)
         if len(raw) < index.HEADER_SIZE:
-            yield self._bad(entry, 0, entry.size, "index.bad-header")
+            yield self.bad_range(entry.path, 0, entry.size, "index.bad-header")
             return
         header = index.HEADER.struct.parse(raw)
         slots = self.target.index_slot_count
@@ -111,7 +110,7 @@ class FileDump(RowSource):
                 row |= zip((declared.name for declared in index.ENTRY.fields), values, strict=True)
                 yield row | self.hex_of(_ENTRY.pack(*values), index.ENTRY, position)
         if not 0 <= header.next_entry_number - 1 <= room:
-            yield self._bad(entry, 0, index.HEADER_SIZE, "index.bad-header")
+            yield self.bad_range(entry.path, 0, index.HEADER_SIZE, "index.bad-header")
 
     def _blocks(
         self, entry: Entry, source: ByteSource, start: int, end: int, unit: int
@@ -144,13 +143,13 @@ class FileDump(RowSource):
             content = parse_relaxed_json(text)
         except JsonError as error:
             self.problems.append(f"{entry.path}: {error}")
-            yield self._bad(entry, 0, entry.size, "config.unreadable")
+            yield self.bad_range(entry.path, 0, entry.size, "config.unreadable")
             return
         yield {"type": "config", "file": entry.path, "content": content}
 
     def _timer_wheel(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         if entry.size not in (0, timer.WHEEL_SIZE):
-            yield self._bad(entry, 0, entry.size, "timer.wrong-file-size")
+            yield self.bad_range(entry.path, 0, entry.size, "timer.wrong-file-size")
         for slot in read_slots(source):
             row = {"type": "timer-slot", "file": entry.path, **slot._asdict()}
             yield row | self.hex_of(timer.pack_slot(slot[1:]), timer.SLOT, slot.number * timer.SLOT_SIZE)
@@ -167,7 +166,7 @@ class FileDump(RowSource):
             elif unit.is_blank:
                 yield {"type": "timer-blank", "file": entry.path, "position": unit.position, "size": unit.length}
             else:
-                yield self._bad(entry, unit.position - start, unit.length, "timer.bad-unit")
+                yield self.bad_range(entry.path, unit.position - start, unit.length, "timer.bad-unit")
 
     def _timer_check(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         raw = read_range(source, 0, timer.CHECK_SIZE)
@@ -176,24 +175,14 @@ class FileDump(RowSource):
         row = {"type": "timercheck", "file": entry.path, "file_size": entry.size, **vars(timer.parse_check(raw))}
         yield row | {"finding": finding} | self.hex_of(raw, timer.CHECK, 0)
 
-    def _bad(self, entry: Entry, file_position: int, size: int, finding: str) -> DumpRow:
-        self.bad_ranges += 1
-        return bad_file_row(entry.path, file_position, size, finding)
 
-
-_SIDE_TYPES: Final = {
-    IndexRow: "index-row",
-    TimerRow: "timer-row",
-    TransactionRow: "transaction-row",
-    Mark: "mark",
-}
+_SIDE_TYPES: Final = {IndexRow: "index-row", TimerRow: "timer-row", TransactionRow: "transaction-row", Mark: "mark"}
 
 
 class SideDatabaseDump(RowSource):
     """The rows of `rocksdbstore/`: index, timers and transactions as their tables have them, texts as far as UTF-8."""
 
     def rows(self) -> Iterator[DumpRow]:
-        """All rows, table after table."""
         database = SideDatabase(self.target.view, self.target.entries)
         for family, row in database.rows():
             values = row._asdict()
@@ -221,7 +210,6 @@ class TieredDump(RowSource):
     """The rows of all segments, queue after queue; the index is not decoded."""
 
     def rows(self) -> Iterator[DumpRow]:
-        """The rows of the queues that are asked for."""
         tiered = read_tiered(self.target.view)
         if tiered.is_used and tiered.config.value is None:
             self.problems.append(f"{METADATA}: {'; '.join(tiered.config.problems) or 'it is empty'}")
@@ -229,11 +217,11 @@ class TieredDump(RowSource):
             self.problems.append(f"{METADATA}: the segments of the tiered store are not in the store's directory")
             return
         for segment in sorted(tiered.segments, key=lambda segment: (segment.owner, segment.kind, segment.start)):
-            if not self._is_asked_for(segment):
+            *_, topic, queue_id = ("", "", *segment.owner.split("/"))
+            if not self.ask.takes_queue(topic, int(queue_id) if queue_id.isascii() and queue_id.isdigit() else None):
                 continue
             if segment.entry is None and segment.size:
-                self.bad_ranges += 1
-                yield bad_file_row(segment.path, 0, segment.size, "tiered.missing-segment")
+                yield self.bad_range(segment.path, 0, segment.size, "tiered.missing-segment")
             elif segment.entry is not None and segment.kind in (_RECORDS, _UNITS):
                 try:
                     yield from (self._records if segment.kind == _RECORDS else self._units)(segment)
@@ -248,11 +236,6 @@ class TieredDump(RowSource):
             if entry.path not in known and not entry.path.startswith(METADATA)
         ]
 
-    def _is_asked_for(self, segment: TieredSegment) -> bool:
-        """True if topic and queue id, which are the end of the owner's path, are requested."""
-        *_, topic, queue_id = ("", "", *segment.owner.split("/"))
-        return self.ask.takes_queue(topic, int(queue_id) if queue_id.isascii() and queue_id.isdigit() else None)
-
     def _records(self, segment: TieredSegment) -> Iterator[DumpRow]:
         file = LogFile(partial(self.target.view.open, segment.path), segment.start)
         with RecordTable.of([file]) as table:
@@ -262,9 +245,8 @@ class TieredDump(RowSource):
                     is_good = row.verdict == Verdict.GOOD and row.magic != MAGIC_BLANK
                     if not is_good and is_coda(row.size, bytes(batch.window.bytes_at(position, 8))):
                         continue
-                    self.bad_ranges += not is_good
                     if not is_good:
-                        yield bad_file_row(segment.path, position, row.size, "tiered.bad-record")
+                        yield self.bad_range(segment.path, position, row.size, "tiered.bad-record")
                         continue
                     yield {
                         "type": "tiered-record", "file": segment.path, "file_position": position, "size": row.size,
@@ -286,5 +268,4 @@ class TieredDump(RowSource):
                         **dict(zip(("physical_offset", "record_size", "tags_code"), values, strict=True)),
                     }  # fmt: skip
             if source.size > end:
-                self.bad_ranges += 1
-                yield bad_file_row(segment.path, end, source.size - end, "tiered.short-segment")
+                yield self.bad_range(segment.path, end, source.size - end, "tiered.short-segment")

@@ -15,7 +15,7 @@ from rmqtool.engine.queues.unit_runs import BLOCK_UNITS, BadUnits, UnitRuns
 from rmqtool.formats import consumequeue
 from rmqtool.formats.layout import Format
 from rmqtool.formats.rocksdb.queue import DISPATCHED, OFFSET, UNIT
-from rmqtool.report.file_rows import bad_file_row, unit_row
+from rmqtool.report.file_rows import unit_row
 from rmqtool.report.rows import DumpRow
 from rmqtool.scan.blocks import Window, last_data_end
 from rmqtool.scan.log import may_hold_data
@@ -52,9 +52,11 @@ class QueueDump(RowSource):
                         with closing(source):
                             yield from self._extensions(queue, entry, source)
                 continue
-            last = self._last_with_data(queue)  # after it the files are only preallocated
+            open_file, entries = self.target.view.open, queue.entries
+            numbers = reversed(range(len(entries)))
+            last = next((at for at in numbers if may_hold_data(open_file, entries[at].path)), -1)  # then preallocated
             for number in range(last, -1, -1) if self.ask.reverse else range(last + 1):
-                entry = queue.entries[number]
+                entry = entries[number]
                 if (source := self.opened(entry)) is not None:
                     with closing(source):
                         ends_data = number == last or not self.target.is_chain
@@ -65,10 +67,6 @@ class QueueDump(RowSource):
             names = directory.split("/")
             placed = len(names) in (3, 4) and names[-1].isascii() and names[-1].removeprefix("-").isdigit()
             yield _DumpedQueue(names[-2] if placed else None, int(names[-1]) if placed else None, tuple(entries))
-
-    def _last_with_data(self, queue: _DumpedQueue) -> int:
-        numbers = reversed(range(len(queue.entries)))
-        return next((at for at in numbers if may_hold_data(self.target.view.open, queue.entries[at].path)), -1)
 
     def _units(self, queue: _DumpedQueue, entry: Entry, source: ByteSource, *, ends_data: bool) -> Iterator[DumpRow]:
         ask, is_batch = self.ask, self.target.kind is DumpKind.BATCH
@@ -82,7 +80,8 @@ class QueueDump(RowSource):
             runs.stop = None if ask.to_offset is None else ask.to_offset * size - base
         for run in runs.walk():
             if isinstance(run, BadUnits):
-                yield self._bad(queue, entry, run.start, run.end, run.finding)
+                place = (entry.path, run.start, run.end - run.start, run.finding)
+                yield self.bad_range(*place, queue.topic, queue.queue_id)
                 continue
             units = list(enumerate(layout.iter_unpack(run.raw)))
             for number, values in reversed(units) if ask.reverse else units:
@@ -114,7 +113,8 @@ class QueueDump(RowSource):
             raw = bytes(window.bytes_at(at, max(0, size)))
             bitmap_length = int.from_bytes(raw[18:20], "big", signed=True)
             if size != consumequeue.EXTENSION_HEAD_SIZE + bitmap_length or len(raw) != size or bitmap_length < 0:
-                yield self._bad(queue, entry, at, data_end, "consumequeue.bad-extension")
+                place = (entry.path, at, data_end - at, "consumequeue.bad-extension")
+                yield self.bad_range(*place, queue.topic, queue.queue_id)
                 return
             unit = consumequeue.EXTENSION_UNIT.struct.parse(raw)
             yield {
@@ -126,16 +126,11 @@ class QueueDump(RowSource):
             }  # fmt: skip
             at += size
 
-    def _bad(self, queue: _DumpedQueue, entry: Entry, start: int, end: int, finding: str) -> DumpRow:
-        self.bad_ranges += 1
-        return bad_file_row(entry.path, start, end - start, finding, queue.topic, queue.queue_id)
-
 
 class QueueDatabaseDump(RowSource):
     """The rows of queues of which some or all are in RocksDB: those in files come last."""
 
     def rows(self) -> Iterator[DumpRow]:
-        """All rows that are asked for, of databases and then of files."""
         of_database = {entry: kind_of(entry.path) is FileKind.CONSUMEQUEUE_ROCKSDB for entry in self.target.entries}
         for entries in databases_in([entry for entry in self.target.entries if of_database[entry]]):
             database = read_queue_database(self.target.view, entries)

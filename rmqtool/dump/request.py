@@ -6,7 +6,7 @@ import fnmatch
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from rmqtool.dump.target import LISTINGS, DumpKind, Target
 from rmqtool.errors import UnreadableError, UsageError
@@ -56,7 +56,6 @@ class Request:
         return topic is not None and any(fnmatch.fnmatchcase(topic, pattern) for pattern in self.topics)
 
     def row_filter(self) -> RowFilter:
-        """Filter of the log's rows."""
         return RowFilter(
             topics=self.topics or None,
             queue_ids=None if self.queue_id is None else frozenset((self.queue_id,)),
@@ -73,11 +72,8 @@ class Request:
 
 @dataclass
 class RowSource(ABC):
-    """Gives the rows of a target's files, and afterwards the problems.
-
-    Attributes:
-        problems: what could not be read or shown, as sentences.
-        bad_ranges: how many bad ranges and meaningless rows have been met.
+    """Gives the rows of a target's files, and afterwards the problems, and how many bad and meaningless rows there
+    were.
     """
 
     target: Target
@@ -101,6 +97,13 @@ class RowSource(ABC):
             self.problems.append(str(error))
             return None
 
+    def bad_range(self, file: str, start: int, size: int, finding: str, *queue: Any) -> DumpRow:
+        """The row of a range that is none of a file's units, which counts; with topic and id of a queue, if any."""
+        from rmqtool.report.file_rows import bad_file_row
+
+        self.bad_ranges += 1
+        return bad_file_row(file, start, size, finding, *queue)
+
     def hex_of(self, raw: bytes, declared: Format, start: int) -> DumpRow:
         """Fields of a row for `--hex`: its bytes, from a file position on."""
         if self.ask.hex_width is None:
@@ -121,11 +124,7 @@ def fields_of_kind(kind: DumpKind, body: BodyChoice) -> tuple[str, ...]:
 
 
 def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
-    """Check that the options fit the files and each other.
-
-    Raises:
-        UsageError: they do not.
-    """
+    """Refuse, as UsageError, options that do not fit the files or each other."""
     content = {
         "--from-time": ask.from_ms,
         "--to-time": ask.to_ms,
@@ -165,11 +164,7 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
 
 
 def chosen_fields(text: str | None, known: Sequence[str]) -> list[str] | None:
-    """The fields of `--fields`.
-
-    Raises:
-        UsageError: one of them is none.
-    """
+    """The fields of `--fields`; UsageError where one of them is none."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -5,14 +5,11 @@ from __future__ import annotations
 from rmqtool.dump.request import QUEUES, Request, RowSource
 from rmqtool.dump.target import LISTINGS, DumpKind, Target
 from rmqtool.errors import UsageError
+from rmqtool.store.file_kinds import FileKind, kind_of
 
 
 def make_source(ask: Request, target: Target) -> RowSource:
-    """Reader of a target's files; imported when it is needed, so that a log's first row comes soon.
-
-    Raises:
-        UsageError: a listing needs a whole store.
-    """
+    """Reader of a target's files, imported only now; UsageError where a listing has no whole store."""
     if target.kind is DumpKind.COMMITLOG and ask.follow:
         from rmqtool.dump.follow import LogFollower
 
@@ -21,7 +18,8 @@ def make_source(ask: Request, target: Target) -> RowSource:
         from rmqtool.dump.log import LogDump
 
         return LogDump(target, ask)
-    if target.has_queue_database:
+    file_kinds = (kind_of(entry.path) for entry in target.entries)
+    if target.kind is DumpKind.CONSUMEQUEUE and FileKind.CONSUMEQUEUE_ROCKSDB in file_kinds:
         from rmqtool.dump.queues import QueueDatabaseDump
 
         return QueueDatabaseDump(target, ask)

@@ -85,13 +85,8 @@ _IN_STORE: Final = ("commitlog", "consumequeue")
 
 @dataclass(frozen=True)
 class Target:
-    """Files of one kind, in order.
-
-    Attributes:
-        file_size: bytes of a full commitlog file; 0 if unknown.
-        problems: places that could not be looked at, as sentences.
-        unread: those of them where files of this kind would be.
-        store: all of it; None where a part of one or a single file is dumped.
+    """Files of one kind, in order, and the store if all of it is dumped; a commitlog file has `file_size` bytes, if
+    known. Sentences name places that could not be looked at; in the `unread` ones files of this kind would be.
     """
 
     kind: DumpKind
@@ -112,12 +107,6 @@ class Target:
         """True if each file continues where the one before ended; compacted ones have gaps, and end anywhere."""
         return not any(kind_of(entry.path) in _COMPACTED for entry in self.entries[:1])
 
-    @property
-    def has_queue_database(self) -> bool:
-        """True if some or all consume queues are in RocksDB."""
-        is_queue = self.kind is DumpKind.CONSUMEQUEUE
-        return is_queue and any(kind_of(entry.path) is FileKind.CONSUMEQUEUE_ROCKSDB for entry in self.entries)
-
 
 @dataclass(frozen=True)
 class TargetOptions:
@@ -130,12 +119,8 @@ class TargetOptions:
 
 
 def find_target(place: StoreLocation, options: TargetOptions) -> Target:
-    """Target at a path.
-
-    Raises:
-        NotAStoreError: nothing, or nothing of a broker.
-        UnreadableError: it may not be read.
-        UnsupportedError: it is recognized, and not decoded.
+    """Target at a path; NotAStoreError if a broker has nothing there, UnreadableError, or UnsupportedError if not
+    decoded.
     """
     path = place.path
     if path is None:

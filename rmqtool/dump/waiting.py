@@ -14,11 +14,7 @@ DELAYED_TOPICS = frozenset({properties.SCHEDULE_TOPIC, properties.TIMER_TOPIC})
 
 
 class DueTimes(dict[int, int]):
-    """Due time in ms by physical offset.
-
-    Attributes:
-        problems: what could not be read, as sentences.
-    """
+    """Due time in ms by physical offset; and problems: what could not be read, as sentences."""
 
     problems: tuple[str, ...] = ()
 

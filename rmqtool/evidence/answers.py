@@ -20,7 +20,7 @@ from rmqtool.evidence.recorded import (
     RecordedForecasts,
     RecordedStep,
     RecordedVerify,
-    listed_forecasts,
+    listed_forecast,
 )
 from rmqtool.evidence.shown_values import with_bounds
 from rmqtool.findings.finding import Finding
@@ -74,14 +74,6 @@ class Answers:
                 yield f"forecast of {version}"
 
 
-@dataclass(frozen=True)
-class GivenAnswers:
-    """Results for a store: to compare, and to record."""
-
-    answers: Answers
-    recorded: RecordedAnswers
-
-
 def ask(
     opened: OpenedStore,
     line: CommandLine,
@@ -89,8 +81,8 @@ def ask(
     versions: Sequence[str],
     take: Callable[[Finding], None],
     names: BundleNames | None = None,
-) -> GivenAnswers:
-    """Verify a store and forecast its start, as the commands do without options.
+) -> tuple[Answers, RecordedAnswers]:
+    """Verify a store and forecast its start, as the commands do without options: results to compare, and to record.
 
     Args:
         versions: whose start is forecast.
@@ -132,7 +124,7 @@ def ask(
     effects = BesideLog.of(opened)
     of_forecast = answer_of_forecasts(opened, line, versions, forecasts, effects, simulated=forecasts)
     recorded = recorded_answers(answers, of_verify, of_forecast, effects, is_one=opened.is_version_known)
-    return GivenAnswers(answers, recorded if names is None else recorded.shown_with(names, opened.store.view.label))
+    return answers, recorded if names is None else recorded.shown_with(names, opened.store.view.label)
 
 
 def recorded_answers(
@@ -140,7 +132,7 @@ def recorded_answers(
 ) -> RecordedAnswers:
     """Answers as a bundle records them for machines where they cannot be computed."""
     checked = answers.summary.as_json()
-    listed, is_cut = listed_forecasts(answers.forecasts)
+    listed = [listed_forecast(forecast) for forecast in answers.forecasts]
     return RecordedAnswers(
         RecordedVerify(
             exit_code=of_verify.exit_code.value,
@@ -153,9 +145,9 @@ def recorded_answers(
         ),
         RecordedForecasts(
             exit_code=of_forecast.exit_code.value,
-            forecasts=listed,
+            forecasts=tuple(listed),
             is_one=is_one,
-            is_cut=is_cut,
+            is_cut=listed != answers.forecasts,
             **_recorded(of_forecast),
             **vars(effects),
         ),

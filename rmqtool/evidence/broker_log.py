@@ -45,7 +45,7 @@ _FOREIGN: Final = bytes(byte if 0x20 <= byte < 0x7F or byte in b"\t\r\n" else or
 """Letters beyond ASCII are no word of a broker, and control characters none."""
 
 
-def end_of_log(path: Path, pseudonyms: Pseudonyms | None, log_max: int = LOG_MAX) -> bytes:
+def end_of_log(path: Path, pseudonyms: Pseudonyms | None) -> bytes:
     """The last whole lines of a log.
 
     Args:
@@ -56,9 +56,9 @@ def end_of_log(path: Path, pseudonyms: Pseudonyms | None, log_max: int = LOG_MAX
     """
     with FileSource.open(path) as source:
         size = source.size
-        start = max(0, size - log_max)
+        start = max(0, size - LOG_MAX)
         content = read_range(source, start, size - start)
-    if size > log_max:
+    if size > LOG_MAX:
         content = content[content.find(b"\n") + 1 :]
     return content if pseudonyms is None else b"".join(_rebuilt(content, pseudonyms))
 

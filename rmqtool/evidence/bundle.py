@@ -71,9 +71,7 @@ class BundleManifest:
         left_out_files: files of the store beyond those that are listed.
         logs: names of the broker's logs in it.
         hides_names: whether names of topics, groups and brokers, and addresses, are replaced.
-        verdict: of the store, by `verify`.
         findings: counts by id, of the store.
-        files: what is in it of each file.
         properties: of the broker's properties file, those that may be shared; None where there was none.
         texts: digests of the members that are no files of the store, by name.
     """
@@ -192,9 +190,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> str:
 
 
 def _add_file(archive: tarfile.TarFile, name: str, root: Path, file: CopiedFile) -> str:
-    """Add the bytes of a file up to its last one that is not zero, its ranges one after the other;
-    return their digest.
-    """
+    """Add a file up to its last byte that is not zero, or its ranges one after the other; return the digest."""
     path = root / file.path
     if file.included is Included.RANGES:
         with path.open("rb") as content:

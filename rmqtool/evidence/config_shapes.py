@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 
@@ -56,36 +56,23 @@ class Attributes(NamedTuple):
     """An object whose keys and values are words."""
 
 
-class Fields(NamedTuple):
-    """An object with fields that are known; others are left out."""
-
-    fields: Mapping[str, Shape]
+Shape: TypeAlias = "Value | Map | Attributes | dict[str, Shape] | list[Shape]"
+"""A dict has the fields of an object that are known, all others are left out; a list the shape of a list's items."""
 
 
-class Items(NamedTuple):
-    """A list."""
-
-    item: Shape
-
-
-Shape = Value | Map | Attributes | Fields | Items
-
-
-def _numbers(names: str, **others: Shape) -> Fields:
-    return Fields({**dict.fromkeys(names.split(), Value.NUMBER), **others})
+def _numbers(names: str, **others: Shape) -> dict[str, Shape]:
+    return {**dict.fromkeys(names.split(), Value.NUMBER), **others}
 
 
 _VERSION: Final = _numbers("timestamp counter stateVersion")
 _BY_QUEUE: Final = Map(Map(Value.NUMBER))
 _METRICS: Final = Map(_numbers("count timeStamp"))
 _SUBSCRIPTION: Final = _numbers("version", topic=Value.NAME, expressionType=Value.WORD, expression=Value.TEXT)
-_RETRY_POLICY: Final = Fields(
-    {
-        "type": Value.WORD,
-        "exponentialRetryPolicy": _numbers("initial max multiplier"),
-        "customizedRetryPolicy": _numbers("", next=Items(Value.NUMBER)),
-    }
-)
+_RETRY_POLICY: Final[dict[str, Shape]] = {
+    "type": Value.WORD,
+    "exponentialRetryPolicy": _numbers("initial max multiplier"),
+    "customizedRetryPolicy": _numbers("", next=[Value.NUMBER]),
+}
 _TOPIC: Final = _numbers(
     "readQueueNums writeQueueNums perm topicSysFlag order liteTopicExpiration",
     topicName=Value.NAME, topicFilterType=Value.WORD, attributes=Attributes(),
@@ -93,17 +80,17 @@ _TOPIC: Final = _numbers(
 _GROUP: Final = _numbers(
     "consumeEnable consumeFromMinEnable consumeBroadcastEnable consumeMessageOrderly retryQueueNums retryMaxTimes "
     "brokerId whichBrokerWhenConsumeSlowly notifyConsumerIdsChangedEnable groupSysFlag consumeTimeoutMinute",
-    groupName=Value.NAME, groupRetryPolicy=_RETRY_POLICY, subscriptionDataSet=Items(_SUBSCRIPTION),
+    groupName=Value.NAME, groupRetryPolicy=_RETRY_POLICY, subscriptionDataSet=[_SUBSCRIPTION],
     attributes=Attributes(),
 )  # fmt: skip
 _FILTER: Final = _numbers(
     "bornTime deadTime clientVersion",
     topic=Value.NAME, consumerGroup=Value.NAME, expressionType=Value.WORD, expression=Value.TEXT,
-    bloomFilterData=_numbers("bitNum", bitPos=Items(Value.NUMBER)),
+    bloomFilterData=_numbers("bitNum", bitPos=[Value.NUMBER]),
 )  # fmt: skip
 _ORDER: Final = _numbers(
     "popTime i l cm invisibleTime lastConsumeTimestamp commitOffsetBit",
-    o=Items(Value.NUMBER), offsetList=Items(Value.NUMBER), ot=Map(Value.NUMBER),
+    o=[Value.NUMBER], offsetList=[Value.NUMBER], ot=Map(Value.NUMBER),
     offsetNextVisibleTime=Map(Value.NUMBER), oc=Map(Value.NUMBER), offsetConsumedCount=Map(Value.NUMBER),
     a=Value.TEXT, attemptId=Value.TEXT,
 )  # fmt: skip
@@ -111,55 +98,39 @@ _MAPPING: Final = _numbers(
     "totalQueues epoch dirty",
     topic=Value.NAME, bname=Value.NAME, scope=Value.NAME, currIdMap=Map(Value.NUMBER),
     hostedQueues=Map(
-        Items(
-            _numbers(
-                "gen queueId logicOffset startOffset endOffset timeOfStart timeOfEnd", bname=Value.NAME,
-            )
-        )
+        [_numbers("gen queueId logicOffset startOffset endOffset timeOfStart timeOfEnd", bname=Value.NAME)]
     ),
 )  # fmt: skip
+_OFFSETS: Final[dict[str, Shape]] = {
+    **dict.fromkeys(("offsetTable", "resetOffsetTable", "pullOffsetTable"), _BY_QUEUE),
+    "groupTopicMap": Map([Value.NAME]),
+    "dataVersion": _VERSION,
+}
 _SHAPES: Final[dict[str, Shape]] = {
-    "topics.json": Fields({"topicConfigTable": Map(_TOPIC), "dataVersion": _VERSION}),
-    "subscriptionGroup.json": Fields(
-        {"subscriptionGroupTable": Map(_GROUP), "forbiddenTable": _BY_QUEUE, "dataVersion": _VERSION}
-    ),
-    "consumerOffset.json": Fields(
-        {
-            **dict.fromkeys(("offsetTable", "resetOffsetTable", "pullOffsetTable"), _BY_QUEUE),
-            "groupTopicMap": Map(Items(Value.NAME)),
-            "dataVersion": _VERSION,
-        }
-    ),
-    "lmqConsumerOffset.json": Fields(
-        {
-            **dict.fromkeys(("offsetTable", "resetOffsetTable", "pullOffsetTable"), _BY_QUEUE),
-            "groupTopicMap": Map(Items(Value.NAME)),
-            "lmqOffsetTable": Map(Value.NUMBER),
-            "dataVersion": _VERSION,
-        }
-    ),
-    "consumerFilter.json": Fields(
-        {"filterDataByTopic": Map(Fields({"topic": Value.NAME, "groupFilterData": Map(_FILTER)}))}
-    ),
+    "topics.json": {"topicConfigTable": Map(_TOPIC), "dataVersion": _VERSION},
+    "subscriptionGroup.json": {
+        "subscriptionGroupTable": Map(_GROUP),
+        "forbiddenTable": _BY_QUEUE,
+        "dataVersion": _VERSION,
+    },
+    "consumerOffset.json": _OFFSETS,
+    "lmqConsumerOffset.json": {**_OFFSETS, "lmqOffsetTable": Map(Value.NUMBER)},
+    "consumerFilter.json": {"filterDataByTopic": Map({"topic": Value.NAME, "groupFilterData": Map(_FILTER)})},
     "consumerOrderInfo.json": _numbers("orderInfoCount", orderedConsumptionLevel=Value.WORD, table=Map(Map(_ORDER))),
-    "messageRequestMode.json": Fields(
-        {
-            "messageRequestModeMap": Map(
-                Map(_numbers("popShareQueueNum", topic=Value.NAME, consumerGroup=Value.NAME, mode=Value.WORD))
-            )
-        }
-    ),
-    "topicQueueMapping.json": Fields({"topicQueueMappingInfoMap": Map(_MAPPING), "dataVersion": _VERSION}),
-    "delayOffset.json": Fields({"offsetTable": Map(Value.NUMBER), "dataVersion": _VERSION}),
-    "timermetrics": Fields(
-        {
-            "timingCount": _METRICS,
-            "timingDistribution": _METRICS,
-            "timerDist": Items(Value.NUMBER),
-            "dataVersion": _VERSION,
-        }
-    ),
-    "transactionMetrics": Fields({"transactionCount": _METRICS, "dataVersion": _VERSION}),
+    "messageRequestMode.json": {
+        "messageRequestModeMap": Map(
+            Map(_numbers("popShareQueueNum", topic=Value.NAME, consumerGroup=Value.NAME, mode=Value.WORD))
+        )
+    },
+    "topicQueueMapping.json": {"topicQueueMappingInfoMap": Map(_MAPPING), "dataVersion": _VERSION},
+    "delayOffset.json": {"offsetTable": Map(Value.NUMBER), "dataVersion": _VERSION},
+    "timermetrics": {
+        "timingCount": _METRICS,
+        "timingDistribution": _METRICS,
+        "timerDist": [Value.NUMBER],
+        "dataVersion": _VERSION,
+    },
+    "transactionMetrics": {"transactionCount": _METRICS, "dataVersion": _VERSION},
     "position-checkpoint": _numbers("empty", queueOffsetMap=Map(Value.NUMBER, with_queue=True)),
 }
 _COPIES: Final = (".bak", ".tmp")
@@ -189,10 +160,6 @@ def names_in_config(path: str, raw: bytes) -> list[bytes]:
     return names
 
 
-class _OtherShapeError(Exception):
-    """The value is not of the declared shape."""
-
-
 @dataclass(frozen=True)
 class Rebuild:
     """Makes a configuration file again.
@@ -214,7 +181,7 @@ class Rebuild:
         try:
             value = parse_relaxed_json(raw.decode("utf-8", "replace"))
             return _written(self._value(value, shape)).encode("utf-8", "replace")
-        except (_OtherShapeError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise JsonError("not the JSON of such a file") from error
 
     def _value(self, value: Any, shape: Shape) -> Any:
@@ -224,20 +191,20 @@ class Rebuild:
             return value if abs(value) <= _LONG else 0
         if isinstance(value, str) and isinstance(shape, Value):
             return self._string(value, shape)
-        if isinstance(value, list) and isinstance(shape, Items):
-            return [self._value(one, shape.item) for one in value]
-        if isinstance(value, dict) and not isinstance(shape, Value | Items):
+        if isinstance(value, list) and isinstance(shape, list):
+            return [self._value(one, shape[0]) for one in value]
+        if isinstance(value, dict) and isinstance(shape, Map | Attributes | dict):
             return dict(self._members(value, shape))
-        raise _OtherShapeError
+        raise ValueError("a value of another shape")
 
-    def _members(self, value: dict[Any, Any], shape: Map | Fields | Attributes) -> Iterator[tuple[Any, Any]]:
+    def _members(self, value: dict[Any, Any], shape: Map | Attributes | dict[str, Shape]) -> Iterator[tuple[Any, Any]]:
         for key, one in value.items():
             if isinstance(shape, Map):
                 yield self._key(key, with_queue=shape.with_queue), self._value(one, shape.values)
             elif isinstance(shape, Attributes):
                 yield key if key in _ATTRIBUTES else self._shown(str(key), self.letters), self._value(one, Value.WORD)
-            elif key in shape.fields:
-                yield key, self._value(one, shape.fields[key])
+            elif key in shape:
+                yield key, self._value(one, shape[key])
 
     def _key(self, key: str | int, *, with_queue: bool) -> str | int:
         if isinstance(key, int):

@@ -34,7 +34,6 @@ class BundleLocation(StoreLocation):
         origin: the store's path on its own machine, which further commands are about.
         properties: of the broker's properties file, that may be shared; None where the bundle has none.
         broker_version: that was chosen when the bundle was made.
-        answers: as they were recorded.
         gives_own_answers: whether the bundle's files give the store's own answers.
         differences: between both; None where nothing can be computed from the bundle.
         files: of the store, by path.

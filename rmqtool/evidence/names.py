@@ -24,12 +24,7 @@ from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.formats.java_text import java_hash
 from rmqtool.scan.log import open_log
 from rmqtool.scan.rules import Verdict
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    GROUPS,
-    SIZE_MAX,
-    TOPICS,
-)
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, SIZE_MAX, TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from rmqtool.formats import checkpoint, commitlog, consumequeue, index, timer
 from rmqtool.formats.layout import Format
 
@@ -100,8 +102,6 @@ def masked_units(declared: Format, raw: bytes) -> bytes:
     Args:
         raw: beginning with a unit; of the last one there may be a part, and the rest counts as zeros.
     """
-    import numpy as np
-
     assert declared.size is not None
     padded = raw.ljust(len(raw) + -len(raw) % declared.size, b"\0")
     units = np.frombuffer(padded, declared.dtype)
@@ -110,8 +110,6 @@ def masked_units(declared: Format, raw: bytes) -> bytes:
 
 def plausible_units(declared: Format, units: NDArray[Any]) -> NDArray[Any]:
     """Mask of the units that have all their fields within bounds."""
-    import numpy as np
-
     good = np.ones(len(units), bool)
     for name, bound in BOUNDS[declared.name].items():
         column = units[name].astype(np.int64)
@@ -119,16 +117,12 @@ def plausible_units(declared: Format, units: NDArray[Any]) -> NDArray[Any]:
         for first, last in bound:
             fits |= (column >= first) & (column <= last)
         good &= fits
-    good &= ~_have_wide_text(_rows(units))
+    good &= ~_have_wide_text(np.frombuffer(units.tobytes(), np.uint8).reshape(-1, units.dtype.itemsize))
     return good
 
 
 def _have_wide_text(rows: NDArray[Any]) -> NDArray[Any]:
-    """Mask of the rows of bytes with a part of four letters in UTF-16, whose zeros make them look like
-    small numbers.
-    """
-    import numpy as np
-
+    """Mask of the rows with four letters in UTF-16, whose zeros make them look like small numbers."""
     are_wide = np.zeros(len(rows), bool)
     flat = rows.ravel()
     zeros, letters = flat == 0, (flat >= 0x20) & (flat < 0x7F)
@@ -146,8 +140,6 @@ def masked_entries(raw: bytes, entry_count: int) -> bytes:
     Args:
         entry_count: for how many the file has room.
     """
-    import numpy as np
-
     padded = raw.ljust(len(raw) + -len(raw) % index.ENTRY_SIZE, b"\0")
     entries = np.frombuffer(padded, index.ENTRY.dtype)
     good = plausible_units(index.ENTRY, entries)
@@ -163,8 +155,6 @@ def masked_slots(raw: bytes, first_slot: int, hashes: NDArray[Any], slot_count: 
         hashes: of the file's entries, by their number.
         slot_count: of the file.
     """
-    import numpy as np
-
     slots = np.frombuffer(raw, index.SLOT.dtype)
     numbers = slots["newest_entry"].astype(np.int64)
     good = plausible_units(index.SLOT, slots)
@@ -173,17 +163,9 @@ def masked_slots(raw: bytes, first_slot: int, hashes: NDArray[Any], slot_count: 
     return _with_mask(raw, slots, ~good)
 
 
-def _rows(units: NDArray[Any]) -> NDArray[Any]:
-    import numpy as np
-
-    return np.frombuffer(units.tobytes(), np.uint8).reshape(-1, units.dtype.itemsize)
-
-
 def _with_mask(raw: bytes, units: NDArray[Any], hides: NDArray[Any]) -> bytes:
-    import numpy as np
-
     if not hides.any():
         return raw
-    rows = _rows(units).copy()
+    rows = np.frombuffer(units.tobytes(), np.uint8).reshape(-1, units.dtype.itemsize).copy()
     rows[hides] = np.frombuffer(MASK, np.uint8)[rows[hides]]
     return rows.tobytes()

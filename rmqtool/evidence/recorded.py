@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -143,13 +143,8 @@ def parse_answers(raw: bytes) -> RecordedAnswers:
     return answers
 
 
-def listed_forecasts(forecasts: Sequence[Forecast]) -> tuple[tuple[Forecast, ...], bool]:
-    """Forecasts that list no more than `LISTED_MAX` of anything, and whether something was left out."""
-    cut = tuple(map(_cut, forecasts))
-    return cut, cut != tuple(forecasts)
-
-
-def _cut(forecast: Forecast) -> Forecast:
+def listed_forecast(forecast: Forecast) -> Forecast:
+    """A forecast that lists no more than `LISTED_MAX` of anything."""
     queues = sorted(forecast.queues, key=lambda queue: not queue.offsets_repeat)[:LISTED_MAX]
     lost = forecast.lost
     by_topic = list(lost.by_topic.items())

@@ -32,7 +32,6 @@ MASKED: Final = ord("x")
 _MASK: Final = bytes([0]) + bytes([MASKED]) * 255
 _STRUCTURE: Final = frozenset({"size", "magic", "body_length"})
 """Fields of a header that define the bytes after it; the record's other lengths agree with them."""
-_CHECKED: Final = "body_crc"
 _TRANSACTION: Final = "prepared_transaction_offset"
 """Of a record that lies before."""
 _HOSTS: Final = ("born_host.address", "store_host.address")
@@ -241,8 +240,7 @@ def _head_size(raw: bytes) -> int:
 def _redacted_head(raw: bytes, names: BundleNames, physical_offset: int | None, *, hides_crc: bool) -> bytes:
     """The bytes before a body, with masks for fields that no broker writes, and then also for those of any value.
 
-    Args:
-        hides_crc: whether the checksum tells nothing of the body.
+    With `hides_crc`, the checksum tells nothing of the body.
     """
     flags = int.from_bytes(raw[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
     head, values, hidden = bytearray(raw), dict[str, int](), set[str]()
@@ -264,7 +262,7 @@ def _redacted_head(raw: bytes, names: BundleNames, physical_offset: int | None, 
             head[place] = raw[place].translate(MASK) if is_odd else names.address(raw[place])
         elif name == "sys_flag" and name in hidden:
             head[place] = (values[name] & _FLAGS_KNOWN | _FLAGS_UNKNOWN).to_bytes(4, "big")
-        elif name in hidden or (name == _CHECKED and is_odd and hides_crc):
+        elif name in hidden or (name == "body_crc" and is_odd and hides_crc):
             head[place] = raw[place].translate(MASK)
     return bytes(head)
 

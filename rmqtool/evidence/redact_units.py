@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from rmqtool.evidence.plausible import BOUNDS, MASK, is_plausible, masked_entries, masked_slots, masked_units
 from rmqtool.evidence.redact_log import CHUNK, Chunks, read_or_zeros
 from rmqtool.formats import consumequeue, index
@@ -98,8 +100,6 @@ def _redacted_index(source: ByteSource, slot_count: int | None, ranges: Iterable
 
 
 def _entry_hashes(source: ByteSource, entries_at: int) -> NDArray[Any]:
-    import numpy as np
-
     hashes = np.zeros(max(0, source.size - entries_at) // index.ENTRY_SIZE, np.int32)
     for start, end in source.extents(entries_at, source.size):
         first, last = (start - entries_at) // index.ENTRY_SIZE, -(-(end - entries_at) // index.ENTRY_SIZE)

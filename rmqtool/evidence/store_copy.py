@@ -31,7 +31,6 @@ from rmqtool.store.view import Entry
 SIDE_DATABASES: Final = frozenset({FileKind.ROCKSDB, FileKind.POP_ROCKSDB})
 _CURRENT: Final = re.compile(rb"MANIFEST-\d+\n")
 _CURRENT_MAX: Final = 64
-_IDENTITY: Final = "brokerIdentity"
 _ROCKSDB_NOTES: Final = ("LOG", "OPTIONS-")
 """Paths and settings of the machine, which no verdict needs."""
 
@@ -135,7 +134,7 @@ def included_of(kind: FileKind, entry: Entry, *, is_redacted: bool) -> Included:
         return Included.REDACTED
     if kind is FileKind.CONSUMEQUEUE_ROCKSDB and not is_redacted:
         return Included.SIZE if entry.name.startswith(_ROCKSDB_NOTES) else Included.WHOLE
-    return Included.WHOLE if kind in KINDS and not entry.name.startswith(_IDENTITY) else Included.SIZE
+    return Included.WHOLE if kind in KINDS and not entry.name.startswith("brokerIdentity") else Included.SIZE
 
 
 def _chunks(

@@ -95,8 +95,7 @@ def copy_ranges(
     pseudonyms: Pseudonyms | None,
     places: DamagePlaces,
     *,
-    with_log: bool = True,
-    ranges_max: int = RANGES_MAX,
+    with_log: bool,
 ) -> tuple[list[CopiedFile], int]:
     """Copy ranges into an empty directory, each to its position in its file.
 
@@ -115,7 +114,7 @@ def copy_ranges(
     files = sorted(
         files_of(store), key=lambda file: (file[1].path not in places.by_file, order.get(file[0], len(order)))
     )
-    left, copied = ranges_max, []
+    left, copied = RANGES_MAX, []
     for kind, entry in islice(files, FILES_MAX):
         included, ranges = included_of(kind, entry, is_redacted=pseudonyms is not None), tuple[tuple[int, int], ...]()
         path = shown_path(entry.path, pseudonyms)

@@ -31,12 +31,7 @@ from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import discard
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    GROUPS,
-    TOPICS,
-    config_bytes,
-)
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.sink import DirectorySink
@@ -167,8 +162,6 @@ def moved(record: ChosenRecord, physical_offset: int) -> bytearray:
 
 _TABLES: Final = {TOPICS: "topicConfigTable", GROUPS: "subscriptionGroupTable", CONSUMER_OFFSETS: "offsetTable"}
 
-_VERSION: Final = "dataVersion"
-
 
 def config_files(stores: Sequence[Store], names: Collection[str], *, with_offsets: bool) -> dict[str, bytes]:
     """Contents by path; a file that no store has is left out.
@@ -197,7 +190,7 @@ def config_files(stores: Sequence[Store], names: Collection[str], *, with_offset
                 if isinstance(entry, dict) and (path == GROUPS or name.partition("@")[0] in names):
                     table[name] = join(table[name], entry) if name in table else entry
         if configs:
-            kept = {name: value for name, value in configs[0].items() if name == _VERSION}
+            kept = {name: value for name, value in configs[0].items() if name == "dataVersion"}
             contents[path] = config_bytes({**kept, _TABLES[path]: table})
     return contents
 

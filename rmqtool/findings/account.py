@@ -36,11 +36,7 @@ class Account:
         return self.files.setdefault(path, FileAccount(size))
 
     def settle(self) -> None:
-        """Assert that nothing is left over.
-
-        Raises:
-            AssertionError: bytes of a file were counted twice or not at all.
-        """
+        """Assert that no bytes of a file were counted twice or not at all."""
         unsettled = [f"{path}: {file_account}" for path, file_account in self.files.items() if file_account.open_bytes]
         if unsettled:
             raise AssertionError("bytes not accounted for: " + "; ".join(unsettled[:5]))

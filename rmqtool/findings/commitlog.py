@@ -33,23 +33,21 @@ _ENDS_HERE: Final = (
     ),
     ("5.4.0 and later", "a start never scans more than the last ten files"),
 )
-_BRIDGE: Final = "tombstones replace the damage, so that everything after it is kept"
+_BRIDGE: Final = "tombstones replace the damage, so that everything after it is kept", SALVAGE
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "commitlog.bad-lengths",
         "The lengths inside a record do not add up to its size, or point outside it.",
         _ENDS_HERE,
-        _BRIDGE,
-        SALVAGE,
+        *_BRIDGE,
         "apache/rocketmq#467",
     ),
     error(
         "commitlog.bad-magic",
         "Neither a record nor a blank starts where a record should start.",
         _ENDS_HERE,
-        _BRIDGE,
-        SALVAGE,
+        *_BRIDGE,
         "apache/rocketmq#289",
         "apache/rocketmq#6767",
     ),
@@ -61,18 +59,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             (ALL, "a record in the schedule topic whose DELAY is not a number ends the commit log as damage does"),
             ("5.0.0 and later", "so does a record whose INNER_NUM or INNER_BASE is not a number"),
         ),
-        _BRIDGE,
-        SALVAGE,
+        *_BRIDGE,
     ),
     error(
         "commitlog.bad-size",
         "A record's size is negative, too small, or reaches past the end of its file.",
-        (
-            *_ENDS_HERE,
-            ("up to 5.3.1", "a huge size with a valid magic can make the broker run out of memory and stop"),
-        ),
-        _BRIDGE,
-        SALVAGE,
+        (*_ENDS_HERE, ("up to 5.3.1", "a huge size with a valid magic can make the broker run out of memory and stop")),
+        *_BRIDGE,
     ),
     error(
         "commitlog.body-crc-mismatch",
@@ -128,8 +121,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "commitlog.hole",
         "Zeros inside the commit log, with records after them: pages that never reached the disk.",
         _ENDS_HERE,
-        _BRIDGE,
-        SALVAGE,
+        *_BRIDGE,
         "apache/rocketmq#7437",
     ),
     error(
@@ -173,8 +165,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ("5.2.0 and later", "with forceVerifyPropCRC the record ends the commit log; else not noticed"),
             ("up to 5.1.4", "not noticed"),
         ),
-        _BRIDGE,
-        SALVAGE,
+        *_BRIDGE,
         "apache/rocketmq#9121",
         "apache/rocketmq#9852",
     ),
@@ -186,8 +177,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             (ALL, "not noticed; the record is served"),
             ("5.5.0 and later", "with checkCommitLogOffsetOnRecover an offset outside the file ends the commit log"),
         ),
-        _BRIDGE,
-        SALVAGE,
+        *_BRIDGE,
         "apache/rocketmq#10017",
     ),
     warning(
@@ -276,10 +266,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "commitlog.wrong-file-size",
         "A file has another length than the rest, or the only file has an unlikely length.",
-        (
-            ("4.9.2", "silently ignores this file and all later ones"),
-            (ALL, "otherwise the store does not load"),
-        ),
+        (("4.9.2", "silently ignores this file and all later ones"), (ALL, "otherwise the store does not load")),
         "the file gets its full length; if the queues have messages that the file lacks, --accept-loss is required",
         RECOVER,
         "apache/rocketmq#1560",

@@ -72,7 +72,6 @@ class Finding:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The finding with JSON's types."""
         return {**asdict(self), "severity": self.severity.value, "upstream": list(self.upstream)}
 
 
@@ -94,14 +93,8 @@ Brokers = str | tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class FindingType:
-    """One kind of finding.
-
-    Attributes:
-        meaning: what is so in the store.
-        brokers: (versions, what a broker of them does about it) in the order of versions.
-        remedy: what repairs it, or why nothing needs to be done.
-        repair: the command that does, without the store's path.
-        upstream: threads about it.
+    """One kind of finding: what is so in the store, what brokers do about it, by versions in order, and what repairs
+    it, or why nothing needs to be done; with the command, without the store's path, and threads about it.
     """
 
     id: str

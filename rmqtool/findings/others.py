@@ -17,8 +17,8 @@ from rmqtool.findings.finding import (
     warning,
 )
 
-_REBUILT_INDEX: Final = "the index is rebuilt from the commit log"
-_REBUILT_CHECKPOINT: Final = "the checkpoint is rebuilt from the commit log and the queues"
+_REBUILT_INDEX: Final = "the index is rebuilt from the commit log", REBUILD_INDEX
+_REBUILT_CHECKPOINT: Final = "the checkpoint is rebuilt from the commit log and the queues", REBUILD_CHECKPOINT
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
@@ -29,8 +29,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ("up to 5.4.0", "after a crash the scan starts too late, at the last file"),
             ("5.5.0 and later", "the same, by the offset of the queues"),
         ),
-        _REBUILT_CHECKPOINT,
-        REBUILD_CHECKPOINT,
+        *_REBUILT_CHECKPOINT,
         "apache/rocketmq#10666",
     ),
     warning(
@@ -43,8 +42,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ),
             ("5.5.0 and later", "the same, by the offset of the queues"),
         ),
-        _REBUILT_CHECKPOINT,
-        REBUILD_CHECKPOINT,
+        *_REBUILT_CHECKPOINT,
         "apache/rocketmq#678",
         "apache/rocketmq#10073",
     ),
@@ -52,8 +50,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "checkpoint.bad-size",
         "The checkpoint is not 4096 bytes long.",
         "a short file is extended with zeros, of a long file the first part is used",
-        _REBUILT_CHECKPOINT,
-        REBUILD_CHECKPOINT,
+        *_REBUILT_CHECKPOINT,
     ),
     warning(
         "checkpoint.bad-time",
@@ -69,8 +66,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ),
             ("5.4.0 and later", "the scan starts at the earliest in the tenth file from the end"),
         ),
-        _REBUILT_CHECKPOINT,
-        REBUILD_CHECKPOINT,
+        *_REBUILT_CHECKPOINT,
         "apache/rocketmq#1153",
         "apache/rocketmq#7233",
     ),
@@ -91,8 +87,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             (ALL, "after a crash the start deletes all index files and scans the log from its first file"),
             ("5.4.0 and later", "the start scans only the last ten files, so older index entries are lost for good"),
         ),
-        _REBUILT_CHECKPOINT,
-        REBUILD_CHECKPOINT,
+        *_REBUILT_CHECKPOINT,
     ),
     error(
         "compaction.leftover-file",
@@ -104,10 +99,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "config.backup-better",
         "A configuration file is missing, empty or broken, and its backup `.bak` can be read.",
-        (
-            ("up to 5.3.3", "reads the backup instead"),
-            ("5.3.4 and later", "the same; deletes the broken file first"),
-        ),
+        (("up to 5.3.3", "reads the backup instead"), ("5.3.4 and later", "the same; deletes the broken file first")),
         "the backup is copied over the file; topics that have queues and that the backup lacks are added, and delay "
         "levels continue where the log shows that they were",
         RECOVER,
@@ -189,15 +181,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "index.bad-entry",
         "An entry's hash or time is not that of its record, the entry is out of order, or its fields are impossible.",
         "not noticed; a lookup misses the message or finds a wrong one",
-        _REBUILT_INDEX,
-        REBUILD_INDEX,
+        *_REBUILT_INDEX,
     ),
     warning(
         "index.bad-header",
         "The header of an index file contradicts its entries, or the file is too short for the entries that it counts.",
         "lookups skip the file or stop early; new entries may overwrite old ones",
-        _REBUILT_INDEX,
-        REBUILD_INDEX,
+        *_REBUILT_INDEX,
         "apache/rocketmq#1919",
         "apache/rocketmq#1987",
     ),
@@ -205,16 +195,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "index.chain-loop",
         "A chain of entries leads to an entry that is not older.",
         "a lookup in this chain never ends, and the broker cannot be stopped cleanly",
-        _REBUILT_INDEX,
-        REBUILD_INDEX,
+        *_REBUILT_INDEX,
         "apache/rocketmq#8007",
     ),
     warning(
         "index.dangling-entry",
         "An entry points to an offset where no record starts.",
         "a lookup of the key fails or finds nothing",
-        _REBUILT_INDEX,
-        REBUILD_INDEX,
+        *_REBUILT_INDEX,
     ),
     warning(
         "index.directory",
@@ -237,8 +225,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "index.misordered-file",
         "An index file holds older records than a file with an earlier name: it is a copy, or has another file's name.",
         "lookups with a start time stop at it: keys in other files are not found, or found twice",
-        _REBUILT_INDEX,
-        REBUILD_INDEX,
+        *_REBUILT_INDEX,
     ),
     note(
         "index.absent",
@@ -259,17 +246,11 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "index.missing-key",
         "The keys of messages are not in the index; one finding for each run of such messages.",
         "a start after a crash itself drops index files and does not rebuild all of them",
-        _REBUILT_INDEX,
-        REBUILD_INDEX,
+        *_REBUILT_INDEX,
         "apache/rocketmq#3868",
         "apache/rocketmq#8007",
     ),
-    note(
-        "index.stray-file",
-        "A file or directory in `index/` whose name is not a number.",
-        "ignored",
-        "none needed",
-    ),
+    note("index.stray-file", "A file or directory in `index/` whose name is not a number.", "ignored", "none needed"),
     warning(
         "index.unknown-slot-count",
         "An index file has content, but nothing shows its number of hash slots, so it was not checked.",
@@ -295,8 +276,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "index.wrong-slot",
         "A chain leads to an entry of another slot or skips an entry, or a slot does not point to its newest entry.",
         "lookups of keys in the slot miss messages",
-        _REBUILT_INDEX,
-        REBUILD_INDEX,
+        *_REBUILT_INDEX,
     ),
     warning(
         "index.zero-file",

@@ -7,23 +7,21 @@ from typing import Final
 from rmqtool.findings.finding import ALL, REBUILD_QUEUES, RECOVER, FindingType, note, warning
 
 _NOT_COMPARED: Final = "not noticed: a start does not compare units with the log"
-_REBUILT: Final = "the queue is rebuilt from the commit log"
+_REBUILT: Final = "the queue is rebuilt from the commit log", REBUILD_QUEUES
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "consumequeue.ahead-of-log",
         "A queue has units for records past the end of the commit log.",
         "a start truncates the queue there; new messages get the same queue offsets again",
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
         "apache/rocketmq#8239",
     ),
     warning(
         "consumequeue.bad-batch-unit",
         "A unit of a batch queue has impossible values or does not match its record.",
         (("5.0.0 and later", "an invalid unit ends the queue at the next start; a wrong one is served"),),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "consumequeue.bad-extension",
@@ -31,8 +29,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "damaged.",
         "filters by what it reads there; reads nothing after a damaged extension unit; a pull fails if it comes to an "
         "extension unit whose bitmap reaches past the end of its file",
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "consumequeue.behind-log",
@@ -66,8 +63,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "A unit points to an offset where no record starts.",
         "not noticed at a start; the bytes there are served: the client loses the rest of the pull, "
         "or skips neighboring messages",
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
         "apache/rocketmq#7355",
     ),
     note(
@@ -80,24 +76,21 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.filler-readable",
         "Consumers can read filler units, because the commit log starts at 0.",
         "counts them as messages of the queue; pulls there skip real messages in the first commit log file",
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "consumequeue.gap",
         "Invalid units inside a queue, with valid ones after them.",
         "in the last three files: the next start ends the queue there, deletes later files and uses "
         "queue offsets again; in older files not noticed",
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
         "apache/rocketmq#9728",
     ),
     warning(
         "consumequeue.missing-file",
         "A file of a queue is missing, and its messages are in the commit log.",
         "messages of a missing file cannot be read; the last file is rebuilt only for records that a start scans",
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "consumequeue.missing-queue",
@@ -110,16 +103,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ("5.0.0 to 5.3.1", "not rebuilt after a clean stop"),
             ("5.4.0 and later", "rebuilt from at most the last ten commit log files, with filler units before"),
         ),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
         "apache/rocketmq#8032",
     ),
     warning(
         "consumequeue.missing-unit",
         "A message of the commit log is in no queue: no consumer gets it.",
         "not noticed; rebuilt only if a start scans the record and no later unit is in the queue",
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
         "apache/rocketmq#467",
         "apache/rocketmq#678",
     ),
@@ -127,8 +118,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.order",
         "Physical offsets do not rise from unit to unit.",
         _NOT_COMPARED,
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
         "apache/rocketmq#1397",
     ),
     warning(
@@ -147,10 +137,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ("up to 5.0.0", "in a queue's own directory, a file or directory keeps the store from loading"),
             ("5.1.0 and later", "a file keeps the store from loading, a directory is ignored"),
             (ALL, "above the queue's own directory it is ignored"),
-            (
-                ALL,
-                "of two files for one offset (a name with more leading zeros) only one is read",
-            ),
+            (ALL, "of two files for one offset (a name with more leading zeros) only one is read"),
         ),
         "a file is moved away; move a directory by hand",
         RECOVER,
@@ -159,8 +146,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.unreadable-range",
         "The disk cannot read a part of a queue's file.",
         "the kernel kills the broker when it reads the page (SIGBUS)",
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "consumequeue.unsafe-name",
@@ -176,8 +162,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ("up to 5.1.2", "the store does not load"),
             ("5.1.3 and later", "deletes an empty last file; else the store does not load"),
         ),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
         "apache/rocketmq#1560",
         "apache/rocketmq#9728",
     ),
@@ -193,15 +178,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.wrong-record",
         "A unit points to a record of another topic or queue.",
         _NOT_COMPARED,
-        f"{_REBUILT}; a unit of a light queue stays if its record no longer shows which queues it named",
+        f"{_REBUILT[0]}; a unit of a light queue stays if its record no longer shows which queues it named",
         REBUILD_QUEUES,
     ),
     warning(
         "consumequeue.wrong-record-size",
         "A unit has another size than its record.",
         "served with that size: a client cannot read the message, or reads into the next one",
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "consumequeue.wrong-tags-code",
@@ -213,8 +197,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
                 "these versions themselves write it for delayed messages when a start after a crash writes units",
             ),
         ),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "consumequeue.zero-file",
@@ -226,8 +209,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             (ALL, "otherwise the queue gets a unit that points nowhere, and queue offsets are used again"),
             ("4.9.7 and later", "after the last unit: new messages change their queue offset at the next start"),
         ),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
         "apache/rocketmq#10108",
         "apache/rocketmq#9728",
     ),

@@ -27,11 +27,7 @@ BY_ID: Final = MappingProxyType({entry.id: entry for entry in CATALOG})
 
 
 def finding(kind: str, file: str, message: str, **details: Any) -> Finding:
-    """A finding with what the catalog says of its kind; `details` are further fields of `Finding`.
-
-    Raises:
-        KeyError: the catalog has no such id.
-    """
+    """A finding with what the catalog says of its kind; `details` are further fields of `Finding`."""
     entry = BY_ID[kind]
     details.setdefault("repair", entry.repair)
     return Finding(kind, entry.severity, file, message, upstream=entry.upstream, **details)

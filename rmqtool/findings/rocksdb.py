@@ -7,15 +7,14 @@ from typing import Final
 from rmqtool.findings.finding import REBUILD_QUEUES, FindingType, error, note, warning
 
 _SINCE: Final = "5.2.0 and later"
-_REBUILT: Final = f"`{REBUILD_QUEUES}` writes the database again from the commit log"
+_REBUILT: Final = f"`{REBUILD_QUEUES}` writes the database again from the commit log", REBUILD_QUEUES
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "rocksdb.ahead-of-log",
         "Consume queues in RocksDB reach past the end of the commit log.",
         ((_SINCE, "a start sets the ends of the queues back to the end of the log, those of configured topics only"),),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     note(
         "rocksdb.dispatched-behind",
@@ -28,10 +27,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "Queues are in files and in RocksDB, and the database lacks the first units of queues, or all of them.",
         (
             (_SINCE, "serves the files, unless its settings say that it reads RocksDB"),
-            (
-                "5.4.0 and later",
-                "with `combineCQPreferCQType=defaultRocksDB` serves none of these messages",
-            ),
+            ("5.4.0 and later", "with `combineCQPreferCQType=defaultRocksDB` serves none of these messages"),
         ),
         "none needed for a database that was made later, or that has topics of one type only "
         "(`rocksdbCQSelectiveDoubleWriteEnable`)",
@@ -40,15 +36,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "rocksdb.missing-end",
         "A queue has units in RocksDB, but the database does not say which one is the last.",
         ((_SINCE, "serves none of its messages, and gives the offsets of the first ones to new messages"),),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     error(
         "rocksdb.not-loadable",
         "The RocksDB database of the consume queues cannot be opened: a file is missing, cut or overwritten.",
         ((_SINCE, "does not start"),),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "rocksdb.odd-row",
@@ -58,8 +52,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             (_SINCE, "serves nothing of a queue whose `min` or `max` has less than 16 bytes"),
             ("5.3.2 and later", "does not start if a key of the offset family names a topic longer than the key"),
         ),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     note(
         "rocksdb.stale-unit",
@@ -74,8 +67,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             (_SINCE, "starts, and fails to serve the messages whose units are in that part"),
             (_SINCE, "does not start if CHECKPOINT_TOPIC is in that part"),
         ),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "rocksdb.wrong-end",
@@ -86,14 +78,12 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
                 "hides the messages before the first or after the last unit, or fails to serve the ones next to it",
             ),
         ),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
     warning(
         "rocksdb.wrong-time",
         "The store time in a unit is not that of its message.",
         ((_SINCE, "finds wrong queue offsets for a time"),),
-        _REBUILT,
-        REBUILD_QUEUES,
+        *_REBUILT,
     ),
 )

@@ -16,7 +16,10 @@ from rmqtool.findings.finding import (
 )
 
 _FROM_5: Final = "5.0.0 and later"
-_REBUILT_TIMER: Final = "wheel, log and checkpoint are written again with the messages that were not delivered"
+_REBUILT_TIMER: Final = (
+    "wheel, log and checkpoint are written again with the messages that were not delivered",
+    REBUILD_TIMER,
+)
 
 _FROM_4_5: Final = "4.5.0 and later"
 _FROM_MEMBER: Final = "copy the directory from another member of the group"
@@ -28,50 +31,47 @@ _FROM_5_1: Final = "5.1.0 and later"
 _FROM_5_4: Final = "5.4.0 and later, where the table is used"
 _INDEX_NOT_REPAIRED: Final = "rmqtool does not repair it; `search` finds messages without an index"
 _NOT_REPAIRED_SIDE: Final = "rmqtool does not repair it; restore the directory from another copy of the store"
-_REBUILT_COMPACTION: Final = "log and queue are written again, from the commit log and what can be read of them"
+_REBUILT_COMPACTION: Final = (
+    "log and queue are written again, from the commit log and what can be read of them",
+    REBUILD_COMPACTION,
+)
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "compaction.bad-record",
         "A range in the log of a compacted topic is not a good record.",
         ((_FROM_5_1, "not noticed; a client drops the messages that it pulls together with the damage and after it"),),
-        _REBUILT_COMPACTION,
-        REBUILD_COMPACTION,
+        *_REBUILT_COMPACTION,
     ),
     warning(
         "compaction.missing-message",
         "Messages of the commit log are not in the log of their compacted topic.",
         ((_FROM_5_1, "does not serve them; only a start after a crash adds them, as far as it reads the commit log"),),
-        _REBUILT_COMPACTION,
-        REBUILD_COMPACTION,
+        *_REBUILT_COMPACTION,
     ),
     warning(
         "compaction.missing-unit",
         "A record of a compacted topic is in no queue.",
         ((_FROM_5_1, "does not serve it; a start cuts the log after the last record that is in the queue"),),
-        _REBUILT_COMPACTION,
-        REBUILD_COMPACTION,
+        *_REBUILT_COMPACTION,
     ),
     error(
         "compaction.unpaired-file",
         "A queue file of a compacted topic has no file of the same name in the topic's log.",
         ((_FROM_5_1, "the store does not load"),),
-        _REBUILT_COMPACTION,
-        REBUILD_COMPACTION,
+        *_REBUILT_COMPACTION,
     ),
     error(
         "compaction.wrong-file-size",
         "A file of a compacted topic has another length than the others.",
         ((_FROM_5_1, "pulls of the topic find no new message, forever"),),
-        _REBUILT_COMPACTION,
-        REBUILD_COMPACTION,
+        *_REBUILT_COMPACTION,
     ),
     warning(
         "compaction.wrong-unit",
         "A unit of the queue of a compacted topic leads to no record of its size and queue offset.",
         ((_FROM_5_1, "serves a wrong message, or none; a client drops those after it in the same pull"),),
-        _REBUILT_COMPACTION,
-        REBUILD_COMPACTION,
+        *_REBUILT_COMPACTION,
     ),
     warning(
         "config.delay-offset-ahead",
@@ -269,16 +269,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "timer.bad-check",
         "`config/timercheck` is not 4096 bytes long, or counts more than the timer's log or queue holds.",
         ((_FROM_5, "continues at the wrong message: timers are delivered again, or never"),),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
         "apache/rocketmq#10668",
     ),
     warning(
         "timer.bad-slot",
         "A slot of the timer wheel names a time that belongs to another slot.",
         ((_FROM_5, "does not find the timers of that time"),),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
     ),
     error(
         "timer.bad-unit",
@@ -292,16 +290,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
                 ),
             ),
         ),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
         "apache/rocketmq#11156",
     ),
     warning(
         "timer.broken-chain",
         "The units of one time do not lead back to its first unit.",
         ((_FROM_5, "does not deliver the timers before the break, or reads in a circle forever"),),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
     ),
     warning(
         "timer.expired-record",
@@ -323,23 +319,20 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
                 ),
             ),
         ),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
         "apache/rocketmq#9735",
     ),
     warning(
         "timer.check-behind",
         "`config/timercheck` is older than the timer log in both of its offsets, as after a kill.",
         ((_FROM_5, "takes messages of the log from the topic again: timers are delivered a second time"),),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
     ),
     warning(
         "timer.missing-unit",
         "The timer has read a message from its topic and the message is not due yet, but no unit leads to it.",
         ((_FROM_5, "never delivers the message"),),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
         "apache/rocketmq#10668",
     ),
     error(
@@ -354,31 +347,27 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
                 ),
             ),
         ),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
         "apache/rocketmq#11156",
     ),
     warning(
         "timer.unreachable-unit",
         "The time of a unit is still to come, and no slot leads to it.",
         ((_FROM_5, "never delivers the message"),),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
         "apache/rocketmq#10668",
     ),
     warning(
         "timer.wrong-record",
         "A unit of the timer log does not match the message to which it leads.",
         ((_FROM_5, "delivers nothing, or another message, or at the wrong time"),),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
     ),
     error(
         "timer.wrong-file-size",
         "The timer wheel, or a file of the timer log, has a wrong length.",
         ((_FROM_5, "the broker does not start"),),
-        _REBUILT_TIMER,
-        REBUILD_TIMER,
+        *_REBUILT_TIMER,
     ),
     warning(
         "transaction.bad-operation",

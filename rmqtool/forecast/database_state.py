@@ -7,7 +7,7 @@ Broker: `RocksDBConsumeQueueStore#putMessagePosition0`, `#truncateDirty`,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,7 +22,6 @@ from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.record_arrays import ServedPlaces
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.databases.queue_database import QueueDatabase, StoredEnd, StoredEnds, row_type
-from rmqtool.store.directory import Segment
 
 if TYPE_CHECKING:
     from rmqtool.forecast.record_arrays import RecordArrays
@@ -36,31 +35,24 @@ class DatabaseState:
     """State that all queues of a database share.
 
     Attributes:
-        dispatched: end of the last record that was dispatched.
+        dispatched: end of the last record that was dispatched; at first as the store has it.
         truncates: whether a queue's end is corrected where the log is cut.
         log_minimum: where the log begins.
+        newest_put: physical offset up to which records were dispatched in this start, perhaps again.
     """
 
     database: QueueDatabase
     rules: BrokerRules
     truncates: Callable[[QueueName], bool]
-    dispatched: int = field(init=False)
+    dispatched: int
     log_minimum: int = 0
-    _newest_put: int = -1
-
-    def __post_init__(self) -> None:
-        self.dispatched = self.database.dispatched or 0
-
-    def note_dispatched(self, end: int) -> None:
-        """Records up to a physical offset were dispatched in this start, perhaps again."""
-        self._newest_put = self.dispatched = max(self._newest_put, end)
+    newest_put: int = -1
 
 
 class DatabaseQueueState:
     """One queue of a database; see `QueueState`, whose part it takes."""
 
     is_batch = False
-    segments: tuple[Segment, ...] = ()
 
     def __init__(self, name: QueueName, shared: DatabaseState) -> None:
         self.topic, self.queue_id = name
@@ -74,18 +66,12 @@ class DatabaseQueueState:
         self._ends = StoredEnds(ends.minimum, ends.maximum)
         self._put: list[Rows] = []
         self._is_put_in_order = False
-        self._log_minimum = 0
         self._is_destroyed = False
 
     @property
     def physical_end(self) -> int:
         """Where the record of the last unit begins; -1 without one."""
         return self._ends.maximum.physical_offset if self._ends.maximum is not None else -1
-
-    @property
-    def minimum(self) -> int:
-        """The first unit that does not lie below the log."""
-        return self._queue(self._log_minimum).min_queue_offset
 
     def recover(self) -> None:
         """Do nothing; rows are read on demand."""
@@ -101,7 +87,8 @@ class DatabaseQueueState:
         self._is_put_in_order = False
         last = rows[-1]
         self._ends.maximum = StoredEnd(int(last["physical_offset"]), int(last["queue_offset"]))
-        self._shared.note_dispatched(int((rows["physical_offset"] + rows["record_size"]).max()))
+        end = int((rows["physical_offset"] + rows["record_size"]).max())
+        self._shared.newest_put = self._shared.dispatched = max(self._shared.newest_put, end)
         self.known_maximum = max(self.known_maximum, self._ends.maximum.queue_offset + 1)
 
     def truncate(self, log_end: int) -> None:
@@ -125,7 +112,7 @@ class DatabaseQueueState:
             raise LoadFailure(str(failure)) from None
 
     def _set_end_back(self, maximum: StoredEnd, log_end: int) -> None:
-        queue = self._queue(self._shared.log_minimum)
+        queue = self.queue(self._shared.log_minimum)
         lowest, minimum = queue.first_answer
         self._ends.minimum = minimum or self._ends.minimum
         if minimum is None or minimum.queue_offset != lowest or minimum.physical_offset > log_end:
@@ -159,22 +146,19 @@ class DatabaseQueueState:
         self._shared.dispatched = 0
 
     def correct_minimum(self, log_minimum: int) -> None:
-        """Units below the log do not count."""
-        self._log_minimum = log_minimum
+        """Do nothing; a queue is asked with the minimum of the log."""
 
     def maximum(self) -> int:
-        """Queue offset after the last message."""
         return self._ends.maximum.queue_offset + 1 if self._ends.maximum is not None and not self._throws else 0
 
     def filler_units(self) -> int:
-        """A database needs none."""
-        return 0
+        return 0  # a database needs none
 
     def queue(self, log_minimum: int, extension: QueueExtension | None = None) -> DatabaseQueue:
-        """The queue as it is now, for the engine's pulls."""
         del extension
-        self._log_minimum = log_minimum
-        return self._queue(log_minimum)
+        ends = StoredEnds() if self._throws else self._ends
+        short_units = self._shared.database.short_units.get(self._name, {}) if not self._is_destroyed else {}
+        return DatabaseQueue(*self._name, ends, self.between, self.rules, log_minimum, short_units)
 
     def bounds(self, log_minimum: int) -> tuple[int, int]:
         queue = self.queue(log_minimum)
@@ -213,31 +197,24 @@ class DatabaseQueueState:
             self._put, self._is_put_in_order = [rows[at]], True
         return self._put[0]
 
-    def _queue(self, log_minimum: int) -> DatabaseQueue:
-        ends = StoredEnds() if self._throws else self._ends
-        short_units = self._shared.database.short_units.get(self._name, {}) if not self._is_destroyed else {}
-        return DatabaseQueue(self._name, ends, self.between, self.rules, log_minimum, short_units)
-
 
 _NO_ROWS: Final = np.empty(0, row_type())
 
 
 class DatabaseServedUnits:
-    """Tells which records a queue of a database serves; see `ServedUnits`."""
+    """Tells which records a queue of a database serves; its members are those of `ServedUnits`."""
+
+    is_batch = False
 
     def __init__(self, state: DatabaseQueueState, log_minimum: int) -> None:
         queue = state.queue(log_minimum)
         self._first, self._end = queue.min_queue_offset, queue.max_queue_offset
+        self.span = self._first, self._end
         self._state, self._log_minimum = state, log_minimum
         self._reads_on = state.rules.rocksdb_pull_reads_on
 
-    @property
-    def span(self) -> tuple[int, int]:
-        """Queue offsets [first, end) that may have units."""
-        return self._first, self._end
-
     def ranges(self, unit_count_max: int) -> Iterator[tuple[int, int]]:
-        """Queue offsets [first, end) that have units, in order and not longer; what no unit has is left out."""
+        """Queue offsets [first, end) that have units; what no unit has is left out."""
         begin: int | None = self._first
         while begin is not None and begin < self._end:
             begin = self._state.first_from(begin)
@@ -246,7 +223,6 @@ class DatabaseServedUnits:
                 begin += unit_count_max
 
     def between(self, first: int, end: int) -> ServedPlaces:
-        """Messages that a client gets from a queue offset up to another one."""
         units = self._given(max(first, self._first), min(end, self._end))
         offsets, places, sizes = (
             units[name].astype(np.int64) for name in ("queue_offset", "physical_offset", "record_size")
@@ -254,7 +230,6 @@ class DatabaseServedUnits:
         return ServedPlaces(offsets, places, sizes, np.ones(len(units), np.int64))
 
     def live_start(self, log_minimum: int) -> tuple[int, int] | None:
-        """Queue offset and physical offset of the first unit that leads into the log."""
         for begin, end in self.ranges(_READ_UNITS):
             units = self._between(begin, end)
             live = np.flatnonzero(units["physical_offset"] >= log_minimum)
@@ -277,7 +252,6 @@ class DatabaseServedUnits:
         return is_served
 
     def has_anywhere(self, records: RecordArrays) -> NDArray[np.bool_]:
-        """For each record whether any unit that a pull gives points to it."""
         is_served = np.zeros(records.physical_offsets.size, np.bool_)
         order = np.argsort(records.physical_offsets, kind="stable")
         in_order = records.physical_offsets[order]

@@ -22,13 +22,7 @@ from rmqtool.engine.rules.topic_names import is_deleted
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.database_state import DatabaseServedUnits
-from rmqtool.forecast.record_arrays import (
-    Bools,
-    Int64s,
-    MovedRecords,
-    ServedPlaces,
-    joined_places,
-)
+from rmqtool.forecast.record_arrays import Bools, Int64s, MovedRecords, ServedPlaces, joined_places
 from rmqtool.forecast.result import Floor, TakenRun
 from rmqtool.forecast.served_units import ServedUnits, served_by_queue
 from rmqtool.forecast.simulate import Simulation
@@ -63,7 +57,6 @@ class Served:
 
     @cached_property
     def queues(self) -> Mapping[QueueName, ServedUnits | DatabaseServedUnits]:
-        """Served units of each queue."""
         return served_by_queue(self._simulation.queues, self._log_minimum)
 
     def is_configured(self, topic: str) -> bool:
@@ -89,16 +82,6 @@ class Served:
         if self._moved is None:
             return places
         return places._replace(physical_offsets=self._moved.to_before(places.physical_offsets))
-
-    def span(self, name: QueueName) -> tuple[int, int]:
-        """Queue offsets [first, end) of a queue."""
-        units = self.queues.get(name)
-        return units.span if units is not None else (0, 0)
-
-    def ranges(self, name: QueueName) -> list[tuple[int, int]]:
-        """Queue offsets [first, end) that have units, as far as files and rows tell without a look at the units."""
-        units = self.queues.get(name)
-        return list(units.ranges(BLOCK_UNITS)) if units is not None else []
 
     def pass_checks(self, name: QueueName, physical_offsets: Int64s) -> Bools:
         """Mask of the records that pass their own checks and are of the queue's topic."""
@@ -162,11 +145,11 @@ class _Comparison:
 
     def queue(self, name: QueueName) -> None:
         topic, was_served = name[0], self.before.is_configured(name[0])
-        spans = [span for span in (self.before.span(name), self.after.span(name)) if span[0] < span[1]]
+        both = [served.queues[name] for served in (self.before, self.after) if name in served.queues]
+        spans = [units.span for units in both if units.span[0] < units.span[1]]
         gone, astray = list[ServedPlaces](), list[Bools]()
-        is_batch = any(getattr(served.queues.get(name), "is_batch", False) for served in (self.before, self.after))
         low, high = min((span[0] for span in spans), default=0), max((span[1] for span in spans), default=0)
-        blocks = ([(low, high)] if is_batch else self._blocks(name)) if spans else []
+        blocks = ([(low, high)] if any(units.is_batch for units in both) else self._blocks(name)) if spans else []
         for first, end in blocks:
             before, after = self.before.between(name, first, end), self.after.between(name, first, end)
             if not was_served:
@@ -200,7 +183,8 @@ class _Comparison:
         """Queue offsets [first, end) of a bounded number that have units before or after; gaps may be of any size."""
         blocks = list[tuple[int, int]]()
         at = -1
-        for first, end in sorted((*self.before.ranges(name), *self.after.ranges(name))):
+        both = [served.queues[name] for served in (self.before, self.after) if name in served.queues]
+        for first, end in sorted(one for units in both for one in units.ranges(BLOCK_UNITS)):
             begins = range(max(first, at), end, BLOCK_UNITS)
             blocks += [(begin, min(end, begin + BLOCK_UNITS)) for begin in begins]
             at = max(at, end)
@@ -255,16 +239,14 @@ class _Comparison:
         self.taken_away += int(counts[~is_moved].sum())
         # What moved was counted as added at its new place.
         self.added -= int(counts[is_moved].sum())
-        if counts.size:
-            self._name_runs(name, lost, moved_to)
-
-    def _name_runs(self, name: QueueName, lost: ServedPlaces, moved_to: Int64s) -> None:
+        if not counts.size:
+            return
         offsets = lost.queue_offsets
         shifts = np.where(moved_to < 0, OFFSETS_END - 1, moved_to - offsets)
-        follows = (offsets[1:] == offsets[:-1] + lost.message_counts[:-1]) & (shifts[1:] == shifts[:-1])
+        follows = (offsets[1:] == offsets[:-1] + counts[:-1]) & (shifts[1:] == shifts[:-1])
         for begin, end in pairwise([0, *(np.flatnonzero(~follows) + 1).tolist(), offsets.size]):
             if len(self.runs) < NAMED_MAX:
-                count, target = int(lost.message_counts[begin:end].sum()), int(moved_to[begin])
+                count, target = int(counts[begin:end].sum()), int(moved_to[begin])
                 self.runs.append(TakenRun(*name, int(offsets[begin]), count, target if target >= 0 else None))
 
 
@@ -303,9 +285,6 @@ def compare_floors(
         are_there: tells which units queues have before the start; all of them where there is none.
         again: where in the log topics begin again that somebody deleted, by topic.
         moved: where the plan moves all records, if it does.
-
-    Raises:
-        UnreadableError: a queue file cannot be read.
     """
     are_there = are_there or (lambda _name, places: np.ones(places.sizes.size, np.bool_))
     comparison = _Comparison(Served(before, moved), Served(after), changes, damage, are_there, again or {})

@@ -18,10 +18,10 @@ from rmqtool.forecast.log_recovery import PlainRecords
 from rmqtool.forecast.losses import CleanFiles, LossCounter, LossReport
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.queue_state import QueueState
-from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
+from rmqtool.forecast.result import Forecast, Lost, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.store.config.read_config import StoreConfigs
-from rmqtool.store.directory import Segment, Store, size_assumptions
+from rmqtool.store.directory import Store, size_assumptions
 from rmqtool.store.overlay import UNKNOWN_CONTENT, Overlay
 
 
@@ -35,7 +35,7 @@ class SharedStarts:
     """
 
     def __init__(self, reads: ReadCache | None = None, clean: CleanFiles | None = None) -> None:
-        self.plain = PlainRecords()
+        self.plain: PlainRecords = {}
         self.reads = ReadCache() if reads is None else reads
         self.clean = CleanFiles() if clean is None else clean
         self._configs: StoreConfigs | None = None
@@ -44,7 +44,6 @@ class SharedStarts:
         self._lock = Lock()
 
     def configs(self, store: Store) -> StoreConfigs:
-        """The configuration files of the store."""
         with self._lock:
             self._configs = self._configs or StoreConfigs(store.view)
             return self._configs
@@ -73,13 +72,10 @@ def forecast_store(
     """Forecast a broker's next start. The store is read, and nothing in it changes.
 
     Args:
-        rules: the broker version.
-        options: what the broker's configuration says.
         shared: with forecasts of other versions for the same store; what they count need not be counted again.
 
     Raises:
         UnsupportedError: the store is of a kind that is not simulated.
-        UnreadableError: a file that the broker reads cannot be read.
         WriteError: the temporary file for what the broker would write is full.
     """
     options = options or ForecastOptions()
@@ -90,18 +86,15 @@ def forecast_store(
         return forecast_of(simulation, shared)
 
 
-def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions | None = None) -> int | None:
+def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions) -> int | None:
     """Physical offset of the file in which a broker's recovery begins to read the log at its next start.
 
     Where a queue keeps it from loading, the file in which it would begin without that queue.
 
     Returns:
         None where the store is of a kind whose start is not simulated, or has no log, or one of unknown file size.
-
-    Raises:
-        UnreadableError: a file that the broker reads first cannot be read.
     """
-    with Simulation(store, rules, options or ForecastOptions()) as simulation:
+    with Simulation(store, rules, options) as simulation:
         try:
             return simulation.find_scan_begin()
         except (UnsupportedError, UnknownSizeError):
@@ -109,11 +102,7 @@ def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions | None
 
 
 def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> Forecast:
-    """Forecast from a simulation that has run.
-
-    Raises:
-        UnreadableError: a file that is needed to count what is lost cannot be read.
-    """
+    """Forecast from a simulation that has run."""
     store, scanned, options = simulation.store, simulation.scanned, simulation.options
     stops_at = StopsAt(scanned.end, scanned.finding) if scanned is not None else None
     if simulation.fails_at is not None:
@@ -156,10 +145,10 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
     segments = tuple(segment for segment in log if segment.start >= count_from)
     left = _what_is_left(simulation) if shared is not None else None
     if shared is None or left is None:
-        losses = _losses(simulation, segments)
+        losses = LossCounter(simulation).count(segments)
     else:
         key = tuple(segment.path for segment in segments), left
-        losses = shared.losses(key, lambda: _losses(simulation, segments, shared.clean, left))
+        losses = shared.losses(key, lambda: LossCounter(simulation, shared.clean, left).count(segments))
     queues = []
     for name, state in sorted(simulation.queues.items()) if options.lists_queues else ():
         following = simulation.next_queue_offsets.get(name, 0)
@@ -168,7 +157,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         queues.append(QueueForecast(*name, *bounds, following, following < known, state.physical_end))
     return replace(
         forecast,
-        lost=losses.lost,
+        lost=Lost(losses.messages, losses.bytes, dict(sorted(losses.by_topic.items()))),
         deleted_topics=dict(sorted(losses.removed.items())),
         unnoticed_damage=tuple(losses.damage),
         unnoticed_damage_count=losses.damage_count,
@@ -193,7 +182,7 @@ def _what_is_left(simulation: Simulation) -> Hashable:
         assert isinstance(state, QueueState), "there is no database"
         files = tuple((segment.path, segment.start, segment.size) for segment in state.loaded.segments)
         paths = [path for path, _, _ in files]
-        if overlay.changes_any(paths):
+        if any(overlay.change_of(path) is not None for path in paths):
             return None
         # What tells the content that a plan gives each file; None where the plan leaves it as it is.
         planned: tuple[Hashable, ...] = (None,) * len(paths)
@@ -205,12 +194,12 @@ def _what_is_left(simulation: Simulation) -> Hashable:
         one = name, state.is_batch, state.minimum, state.loaded.end, files, planned
         queues.update(f"{one!r}\n".encode())
         has_part |= any(length % state.loaded.kind.size for length in state.loaded.lengths())
-    settings = simulation.settings
+    settings, covered = simulation.settings, simulation.index.covered
     return (
         tuple(segment.path for segment in log.segments),
         log.end,
         queues.digest(),
-        simulation.index.covered.key() if options.enters_index else None,
+        (tuple(covered.starts), tuple(covered.ends)) if options.enters_index else None,
         settings.batch_topics if settings.rules.batch_queues else frozenset(),
         settings.rules.limits_before_skipping if simulation.store.extensions else None,
         settings.rules.part_of_unit_fails_pulls if has_part else None,
@@ -220,11 +209,3 @@ def _what_is_left(simulation: Simulation) -> Hashable:
         simulation.whole_topics,
         simulation.tells_generations,
     )
-
-
-def _losses(
-    simulation: Simulation, segments: tuple[Segment, ...], clean: CleanFiles | None = None, left: Hashable = None
-) -> LossReport:
-    counter = LossCounter(simulation, clean, left)
-    counter.count(segments)
-    return counter.losses

@@ -6,7 +6,6 @@ Broker: `IndexService#load`, `#buildIndex`, `IndexFile#putKey`.
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from contextlib import closing, suppress
 from functools import partial
 from typing import Final
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.index_entries import index_entries
 from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, read_index_file
-from rmqtool.engine.dispatch.queue_entries import Rows
 from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
@@ -24,20 +22,8 @@ from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.log_recovery import Records
 from rmqtool.forecast.options import ForecastOptions
-from rmqtool.formats import system_flag
-from rmqtool.formats.index import (
-    DEFAULT_ENTRY_COUNT,
-    DEFAULT_SLOT_COUNT,
-    ENTRY,
-    ENTRY_SIZE,
-    HEADER_SIZE,
-    SLOT_SIZE,
-    entry_position,
-    file_size,
-    key_hash,
-    key_text,
-    tag_text,
-)
+from rmqtool.forecast.record_arrays import OffsetRanges
+from rmqtool.formats import index
 from rmqtool.formats.properties import KEYS, UNIQUE_KEY
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import is_java_long
@@ -51,40 +37,6 @@ SAMPLES: Final = 16
 """Entries of a file by which the log is recognized."""
 
 
-class OffsetRanges:
-    """Ranges of physical offsets, both ends inside, kept disjoint and in order."""
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-
-    def add(self, first: int, last: int) -> None:
-        """Add a range; most come in order and lengthen the last one."""
-        at = bisect_right(self._starts, first)
-        if at and self._ends[at - 1] + 1 >= first:
-            at -= 1
-            first = self._starts[at]
-        behind = at
-        while behind < len(self._starts) and self._starts[behind] <= last + 1:
-            last = max(last, self._ends[behind])
-            behind += 1
-        self._starts[at:behind] = [first]
-        self._ends[at:behind] = [last]
-
-    def key(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """All ranges, to be compared with those of another."""
-        return tuple(self._starts), tuple(self._ends)
-
-    def contain(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """For each offset whether a range holds it."""
-        if not self._starts:
-            return np.zeros(physical_offsets.size, np.bool_)
-        at = np.searchsorted(np.array(self._starts, np.int64), physical_offsets, side="right") - 1
-        ends = np.array(self._ends, np.int64)[at.clip(min=0)]
-        is_contained: NDArray[np.bool_] = (at >= 0) & (physical_offsets <= ends)
-        return is_contained
-
-
 class IndexState:
     """The index files that are kept, and those that grow.
 
@@ -94,6 +46,7 @@ class IndexState:
         kept: those that it keeps.
         covered: the records that the index knows after the start.
         duplicate_entries: entries for records that a kept file knows already.
+        writer: of new entries, once there is one; flushed, the overlay has them.
         why_not: why load fails over the index, which the broker says once it has recovered; None where it does not.
     """
 
@@ -105,8 +58,8 @@ class IndexState:
         self._sink: FileSink = overlay if keeps_content else DiscardingSink()
         self._rules = rules
         self._enabled = options.enters_index
-        self.slot_count: int = store.index_slot_count or DEFAULT_SLOT_COUNT
-        self._entry_count: int = store.index_entry_count or DEFAULT_ENTRY_COUNT
+        self.slot_count: int = store.index_slot_count or index.DEFAULT_SLOT_COUNT
+        self._entry_count: int = store.index_entry_count or index.DEFAULT_ENTRY_COUNT
         self.dropped: list[str] = []
         self.kept: list[Entry] = []
         self.covered = OffsetRanges()
@@ -115,14 +68,10 @@ class IndexState:
         self._not_loaded: frozenset[str] = frozenset()
         self._before = OffsetRanges()
         self._split: dict[int, int] = {}
-        self._writer: IndexWriter | None = None
+        self.writer: IndexWriter | None = None
 
     def load(self, files: OpenFiles, *, crashed: bool, index_timestamp_ms: int) -> None:
-        """Map all files; after a crash drop those that end later than the checkpoint's time.
-
-        Raises:
-            UnreadableError: a header cannot be read.
-        """
+        """Map all files; after a crash drop those that end later than the checkpoint's time."""
         entries = [entry for entry in self._overlay.list(DIRECTORY) if is_java_long(entry.name)]
         for number, entry in enumerate(entries):
             if entry.is_directory:
@@ -139,23 +88,18 @@ class IndexState:
                 self.dropped.append(entry.path)
                 continue
             # Mapping a file makes it as long as it should be.
-            self._overlay.create(entry.path, file_size(self.slot_count, self._entry_count))
+            self._overlay.create(entry.path, index.file_size(self.slot_count, self._entry_count))
             self.kept.append(entry)
             self._cover(entry, file, files)
 
     def put(self, records: Records) -> None:
-        """Enter records, by the rules of the broker's put.
-
-        Raises:
-            UnreadableError: the current file cannot be read.
-            WriteError: the room for changes is used up.
-        """
+        """Enter records, by the rules of the broker's put."""
         if not self._enabled:
             return
         entries = index_entries(records.rows, records.topics, records.texts, self._rules)
         if records.own_offset is not None:
             entries = entries._replace(physical_offsets=np.full_like(entries.physical_offsets, records.own_offset))
-        if self._writer is None:
+        if self.writer is None:
             current: OpenIndexFile | None = None
             if self.kept:
                 path = self.kept[-1].path
@@ -167,10 +111,10 @@ class IndexState:
                 later_ms = (int(time.mktime(time.strptime(name[:14], "%Y%m%d%H%M%S"))) + 1) * 1000
             except (ValueError, OverflowError):
                 later_ms = _LAST_YEAR_MS if name else 0
-            self._writer = IndexWriter(
+            self.writer = IndexWriter(
                 self._sink, self.slot_count, self._entry_count, self._rules, lambda: later_ms, current
             )
-        writer = self._writer
+        writer = self.writer
         end = writer.current.header.end_physical_offset if writer.current is not None else 0
         fresh = entries.physical_offsets[entries.physical_offsets >= end]
         repeated = fresh[self._before.contain(fresh)]
@@ -180,16 +124,7 @@ class IndexState:
         writer.put(entries)
         if fresh.size and records.own_offset is None:
             last = records.rows[-1]
-            self.covered.add(int(fresh[0]), int(last["physical_offset"]) + int(last["size"]) - 1)
-
-    def flush(self) -> None:
-        """Write slots and headers, so that the overlay can be asked.
-
-        Raises:
-            WriteError: the room for changes is used up.
-        """
-        if self._writer is not None:
-            self._writer.flush()
+            self.covered.add(int(fresh[0]), int(last["physical_offset"]) + int(last["size"]))
 
     def files(self) -> tuple[Entry, ...]:
         """All index files that the broker has after the start, in the order of their names."""
@@ -200,25 +135,19 @@ class IndexState:
             if entry.is_file and is_java_long(entry.name) and entry.path not in self._not_loaded
         )
 
-    def without_entry(self, rows: Rows) -> int:
-        """Number of messages that have a key or unique key and are not in the index."""
-        keyed = (rows["unique_key_length"] > 0) | (rows["keys_length"] > 0)
-        keyed &= (rows["sys_flag"] & system_flag.TRANSACTION_MASK) != system_flag.TRANSACTION_ROLLBACK
-        return int((keyed & ~self.covered.contain(rows["physical_offset"])).sum())
-
     def _cover(self, entry: Entry, file: IndexFile, files: OpenFiles) -> None:
         header = file.header
         if header.next_entry_number <= 1 or header.begin_physical_offset > header.end_physical_offset:
             return
-        if entry.size < entry_position(header.next_entry_number, self.slot_count):
+        if entry.size < index.entry_position(header.next_entry_number, self.slot_count):
             # Cut short: its end reads as zeros, and chains that begin there lead nowhere.
             for physical_offset in reachable_records(files, entry, self.slot_count).tolist():
-                self.covered.add(physical_offset, physical_offset)
+                self.covered.add(physical_offset, physical_offset + 1)
             return
         if not self._is_of_log(file, files):
             return
-        self.covered.add(header.begin_physical_offset, header.end_physical_offset)
-        self._before.add(header.begin_physical_offset, header.end_physical_offset)
+        for ranges in (self.covered, self._before):
+            ranges.add(header.begin_physical_offset, header.end_physical_offset + 1)
         # A file may end in the middle of a record's keys, whose other entries are in the next one.
         entries = self._split.pop(header.begin_physical_offset, 0)
         if header.begin_physical_offset != header.end_physical_offset:
@@ -241,8 +170,8 @@ class IndexState:
                 if record is None:
                     continue
                 keys = [record.properties.get(UNIQUE_KEY, ""), *record.properties.get(KEYS, "").split(" ")]
-                texts = [key_text(record.topic, key) for key in keys if key]
-                if entry.key_hash in map(key_hash, [*texts, tag_text(record.topic, record.tags or "")]):
+                texts = [index.key_text(record.topic, key) for key in keys if key]
+                if entry.key_hash in map(index.key_hash, [*texts, index.tag_text(record.topic, record.tags or "")]):
                     return True
         return not leads_here
 
@@ -251,20 +180,17 @@ def reachable_records(files: OpenFiles, entry: Entry, slot_count: int) -> NDArra
     """Physical offsets of the records to which the chains of a file lead that is too short.
 
     A file has as many slots as a setting says, and most of such a one may be a hole, which is not read.
-
-    Raises:
-        UnreadableError: the file cannot be read.
     """
-    first = entry_position(0, slot_count)
+    first = index.entry_position(0, slot_count)
     heads = [np.empty(0, np.int64)]
-    for start, end in files.extents(entry.path, HEADER_SIZE, min(first, entry.size)):
-        begin = start - (start - HEADER_SIZE) % SLOT_SIZE
-        raw = files.read(entry.path, begin, min(first, -(-end // SLOT_SIZE) * SLOT_SIZE) - begin)
-        slots = np.frombuffer(raw[: len(raw) // SLOT_SIZE * SLOT_SIZE], ">i4")
+    for start, end in files.extents(entry.path, index.HEADER_SIZE, min(first, entry.size)):
+        begin = start - (start - index.HEADER_SIZE) % index.SLOT_SIZE
+        raw = files.read(entry.path, begin, min(first, -(-end // index.SLOT_SIZE) * index.SLOT_SIZE) - begin)
+        slots = np.frombuffer(raw[: len(raw) // index.SLOT_SIZE * index.SLOT_SIZE], ">i4")
         heads.append(slots[slots != 0].astype(np.int64))
     data_end = max((end for _, end in files.extents(entry.path, first, entry.size)), default=first)
-    raw = files.read(entry.path, first, -(-(data_end - first) // ENTRY_SIZE) * ENTRY_SIZE)
-    entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY.dtype)
+    raw = files.read(entry.path, first, -(-(data_end - first) // index.ENTRY_SIZE) * index.ENTRY_SIZE)
+    entries = np.frombuffer(raw[: len(raw) // index.ENTRY_SIZE * index.ENTRY_SIZE], index.ENTRY.dtype)
     reached = np.zeros(entries.size, np.bool_)
     numbers = np.concatenate(heads)
     while (numbers := np.unique(numbers[(numbers > 0) & (numbers < entries.size)])).size:

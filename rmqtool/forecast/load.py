@@ -18,22 +18,8 @@ from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.sides.controller import read_epochs
-from rmqtool.store.config.config_json import (
-    CONSUMER_FILTERS,
-    DELAY_OFFSETS,
-    ORDERED_CONSUMPTION,
-    QUEUE_MAPPING,
-    STORED,
-    TIMER_METRICS,
-    TOPICS,
-    TRANSACTION_METRICS,
-    ConfigFile,
-    ConfigState,
-    are_topics_lost,
-    batch_topics,
-    misnamed_topics,
-    topics,
-)
+from rmqtool.store.config import config_json
+from rmqtool.store.config.config_json import TRANSACTION_METRICS, ConfigFile, ConfigState, batch_topics
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Segment, Store
@@ -82,10 +68,6 @@ def load_files(
         directories: where they lie; the log may have several.
         file_size: bytes that the broker expects in each.
         past_obstacles: leave out what keeps the broker from loading, and fill a short file up with zeros.
-
-    Raises:
-        LoadFailure: the broker does not load this.
-        UnreadableError: a directory may not be listed.
     """
     entries = sorted((entry for path in directories for entry in overlay.list(path)), key=attrgetter("name"))
     kept: list[Segment] = []
@@ -118,11 +100,7 @@ def load_files(
 
 
 def demand_dledger_files(store: Store) -> None:
-    """Check what a broker with DLedger demands of its log and the log's index (`MmapFileList#doLoad`, `#checkSelf`).
-
-    Raises:
-        LoadFailure: the broker does not start.
-    """
+    """Check what a broker with DLedger demands of its log and the log's index (`MmapFileList#doLoad`, `#checkSelf`)."""
     log = dledger_log(store) if reads_dledger(store) else None
     if log is None:
         return
@@ -149,10 +127,6 @@ def load_queues(
     Args:
         file_size, batch_file_size: bytes of a full file of 20-byte and of batch queues.
         batch_topics: topics whose configuration gives them batch queues.
-
-    Raises:
-        LoadFailure: the broker does not load this.
-        UnreadableError: a directory may not be listed.
     """
     kinds = [(CONSUMEQUEUE, file_size, False)]
     if rules.batch_queues:
@@ -185,7 +159,7 @@ def configured_batch_topics(config: ConfigFile, store: Store) -> frozenset[str]:
     The files decide if there is no configuration, and nothing shows that it was lost.
     """
     by_files = _is_unknown(config, store)
-    return batch_topics(topics(config), (topic for topic, _ in store.batch_queues) if by_files else ())
+    return batch_topics(config_json.topics(config), (topic for topic, _ in store.batch_queues) if by_files else ())
 
 
 def topic_assumptions(config: ConfigFile, store: Store, rules: BrokerRules) -> tuple[str, ...]:
@@ -198,20 +172,13 @@ def topic_assumptions(config: ConfigFile, store: Store, rules: BrokerRules) -> t
 
 def _is_unknown(config: ConfigFile, store: Store) -> bool:
     is_read = config.state in (ConfigState.ABSENT, ConfigState.READ)
-    return is_read and not topics(config) and not are_topics_lost(store.files)
+    return is_read and not config_json.topics(config) and not config_json.are_topics_lost(store.files)
 
 
 def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
-    """Check what a broker demands of its side stores before it starts (`TimerWheel`, `CompactionStore#load`).
-
-    Args:
-        configs: of the store.
-
-    Raises:
-        LoadFailure: the broker does not start.
-    """
+    """Check what a broker demands of its side stores before it starts (`TimerWheel`, `CompactionStore#load`)."""
     demand_openable_files(store, rules, configs)
-    for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if _runs_timer(store, rules) else ():
+    for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer and store.settings.runs_timer else ():
         if entry.path == "timerwheel" and entry.size not in (0, WHEEL_SIZE):
             raise LoadFailure(_mismatch(entry, WHEEL_SIZE))
     timer_log = store.files.get(FileKind.TIMER_LOG, ()) if rules.timer else ()
@@ -224,7 +191,7 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
         why = "neither it nor its .bak can be read" if config.state is ConfigState.BROKEN else ".bak is not JSON"
         raise LoadFailure(f"{path}: {why}")
     for topic in _nameless_topics(rules, configs):
-        raise LoadFailure(f"{TOPICS}: the entry of topic {topic} has no topicName")
+        raise LoadFailure(f"{config_json.TOPICS}: the entry of topic {topic} has no topicName")
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
     why_not = read_epochs(store.view).why_not if rules.timer and store.files.get(FileKind.CONTROLLER) else None
@@ -237,15 +204,13 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
 
 
 def demand_openable_files(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
-    """Check for a FIFO, a directory and the like where a broker opens a file (`tests/broker/test_nodes.py`).
-
-    Raises:
-        LoadFailure: the broker does not start.
-    """
+    """Check for a FIFO, a directory and the like where a broker opens a file (`tests/broker/test_nodes.py`)."""
     nodes = {node.path: node for node in store.nodes if node.kind is not EntryKind.DANGLING}
     if not nodes:
         return
-    mapped = {"lock", "checkpoint", *(("timerwheel", "config/timercheck") if _runs_timer(store, rules) else ())}
+    mapped = {"lock", "checkpoint"}
+    if rules.timer and store.settings.runs_timer:
+        mapped |= {"timerwheel", "config/timercheck"}
     written = {"abort", "abort.bak"} if rules.abort_holds_process_id else set()
     read = {"compaction/position-checkpoint"} if rules.compaction else set()
     if rules.rocksdb_side_store:
@@ -279,34 +244,26 @@ def blocking_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) ->
 
 
 def _loaded_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) -> dict[str, ConfigFile]:
-    of_timer = (TIMER_METRICS,) if _runs_timer(store, rules) else ()
-    own = (ORDERED_CONSUMPTION, QUEUE_MAPPING) if rules.pop else ()
-    return configs.of(*STORED, DELAY_OFFSETS, CONSUMER_FILTERS, *own, *of_timer)
-
-
-def _runs_timer(store: Store, rules: BrokerRules) -> bool:
-    return rules.timer and store.settings.runs_timer
+    of_timer = (config_json.TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
+    own = (config_json.ORDERED_CONSUMPTION, config_json.QUEUE_MAPPING) if rules.pop else ()
+    return configs.of(*config_json.STORED, config_json.DELAY_OFFSETS, config_json.CONSUMER_FILTERS, *own, *of_timer)
 
 
 def do_topics_prevent_start(store: Store, rules: BrokerRules) -> bool:
     """True if a broker does not start because of the file of its topics, or of the backup."""
     configs = StoreConfigs(store.view)
-    return TOPICS in blocking_configs(store, rules, configs) or bool(_nameless_topics(rules, configs))
+    return config_json.TOPICS in blocking_configs(store, rules, configs) or bool(_nameless_topics(rules, configs))
 
 
 def _nameless_topics(rules: BrokerRules, configs: StoreConfigs) -> list[str]:
-    config = configs.of(TOPICS)[TOPICS] if rules.demands_topic_names else None
+    config = configs.of(config_json.TOPICS)[config_json.TOPICS] if rules.demands_topic_names else None
     if config is None or config.is_database:
         return []
-    return [topic for topic, name in misnamed_topics(config).items() if name is None]
+    return [topic for topic, name in config_json.misnamed_topics(config).items() if name is None]
 
 
 def demand_queue_database(store: Store, rules: BrokerRules) -> None:
-    """A broker with its queues in RocksDB opens the database first (`ConsumeQueueRocksDBStorage#postLoad`).
-
-    Raises:
-        LoadFailure: it does not open.
-    """
+    """A broker with its queues in RocksDB opens the database first (`ConsumeQueueRocksDBStorage#postLoad`)."""
     roles = store.settings.queue_roles
     second = store.second_database if roles is not None else None
     database = (store.queue_database or second) if rules.rocksdb_queues else None

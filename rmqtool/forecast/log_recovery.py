@@ -85,11 +85,7 @@ class StartChoice:
     reads_second: bool = False
 
     def file_number(self, segments: Sequence[Segment], *, crashed: bool) -> int:
-        """Number of the file in which recovery begins.
-
-        Raises:
-            LoadFailure: the broker gives up.
-        """
+        """Number of the file in which recovery begins."""
         if not crashed and self.rules.normal_start is NormalStart.THIRD_FROM_END:
             return max(0, len(segments) - FILES_FROM_END)
         limit = self.options.recover_files_max or self.rules.recover_files_max
@@ -118,13 +114,15 @@ class StartChoice:
             return segment.start <= self.queues_end
         record = self.first_record(segment)
         row, index_timestamp_ms = record.checked, self.checkpoint.index_timestamp_ms
+        times = (self.checkpoint.commitlog_timestamp_ms, self.checkpoint.consumequeue_timestamp_ms)
+        minimum_timestamp_ms = max(0, min(times) - MARGIN_MS)  # `StoreCheckpoint#getMinTimestamp`
         is_index_counted = self.options.index_enabled and self.options.message_index_safe
         if crashed and rules.abnormal_start is AbnormalStart.MAGIC_AND_TIME:
             if record.has_magic and self.in_database:
                 return (row.own_offset if row is not None else segment.start) <= self.dispatched_end
             if not record.has_magic or record.store_timestamp_ms == 0:
                 return False
-            limit_ms = min(self._minimum_timestamp_ms, index_timestamp_ms if is_index_counted else JAVA_LONG_MAX)
+            limit_ms = min(minimum_timestamp_ms, index_timestamp_ms if is_index_counted else JAVA_LONG_MAX)
             return record.store_timestamp_ms <= limit_ms
         if row is None or row.store_timestamp_ms == 0:
             return False
@@ -134,31 +132,23 @@ class StartChoice:
         if not crashed or self.in_database:
             return row.own_offset <= self.dispatched_end
         if rules.abnormal_start is AbnormalStart.CHECKED_AND_TIME:
-            return row.store_timestamp_ms <= self._minimum_timestamp_ms
+            return row.store_timestamp_ms <= minimum_timestamp_ms
         known = self.checkpoint.consumequeue_physical_offset  # CHECKED_AND_OFFSET
         if known > 0:
             return row.own_offset <= known
         return row.store_timestamp_ms <= self.checkpoint.consumequeue_timestamp_ms
 
-    @property
-    def _minimum_timestamp_ms(self) -> int:
-        """`StoreCheckpoint#getMinTimestamp`."""
-        times = (self.checkpoint.commitlog_timestamp_ms, self.checkpoint.consumequeue_timestamp_ms)
-        return max(0, min(times) - MARGIN_MS)
-
 
 @dataclass(frozen=True)
 class ScanResult:
-    """Result of a scan: the physical offsets at which it began and ended, and why it stopped."""
+    """Result of a scan: the physical offsets at which it began and ended, and the finding at the end.
+
+    None for untouched space, or where nothing follows.
+    """
 
     begin: int
     end: int
-    verdict: Verdict | None
-
-    @property
-    def finding(self) -> str | None:
-        """The finding at the end; None for untouched space, or where nothing follows."""
-        return None if self.verdict is None else FINDING_IDS.get(self.verdict)
+    finding: str | None
 
 
 class Records(NamedTuple):
@@ -189,45 +179,20 @@ class FileEnd:
     verdict: Verdict | None
 
 
-class PlainRecords:
-    """Known ends of the plain records at the start of a log's files; safe to use from any thread.
+PlainRecords = dict[tuple[str, tuple[int, ...], bool], int]
+"""Physical offset of the last plain record at the start of a file, by its name, the delays and `record_crc`.
 
-    A plain record is one that all versions take for good.
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[tuple[str, tuple[int, ...], bool], int] = {}
-
-    def last(self, name: str, options: ScanOptions) -> int:
-        """Physical offset of the last such record of a file that is known; -1 without any."""
-        return self._last.get((name, tuple(options.delays_ms), options.record_crc), -1)
-
-    def note(self, name: str, options: ScanOptions, physical_offset: int) -> None:
-        """Remember that a file holds nothing else up to the record that begins here."""
-        self._last[name, tuple(options.delays_ms), options.record_crc] = physical_offset
+A plain record is one that all versions take for good; any thread may ask and note.
+"""
 
 
+@dataclass(frozen=True)
 class FileScan:
-    """Scans files from a position on.
+    """Scans files from a position on; `plain` is what is known of them already, by scans of other versions."""
 
-    Args:
-        plain: what is known of the files already, by scans of other versions.
-    """
-
-    def __init__(
-        self,
-        checker: RecordCheck,
-        options: ScanOptions,
-        plain: PlainRecords | None = None,
-    ) -> None:
-        self.checker = checker
-        self._options = options
-        self._plain = PlainRecords() if plain is None else plain
-
-    def walk(self, source: ByteSource, position: int, file_start: int) -> Walk:
-        """A walk over the rest of a file."""
-        split = Split(source, position, source.size, file_start)
-        return self._options.walk(split)
+    checker: RecordCheck
+    options: ScanOptions
+    plain: PlainRecords
 
     def records(
         self, source: ByteSource, position: int, file_start: int, known: int = -1
@@ -237,16 +202,13 @@ class FileScan:
         Args:
             file_start: physical offset of the file's first byte.
             known: records up to this physical offset may be skipped.
-
-        Raises:
-            LoadFailure: the broker runs out of memory over a record.
         """
         from_begin = position == 0
-        last = self._plain.last(source.name, self._options)
+        last = self.plain.get((source.name, tuple(self.options.delays_ms), self.options.record_crc), -1)
         if from_begin and file_start <= last <= known:
             position = last - file_start  # the last of them is read again: its time is what a walk compares with
         while True:
-            walk = self.walk(source, position, file_start)
+            walk = self.options.walk(Split(source, position, source.size, file_start))
             end, position = yield from self._run(walk, position, notes=from_begin)
             if end is not None:
                 return end
@@ -269,7 +231,8 @@ class FileScan:
             odd = np.arange(rows.size) if self.checker.needs_record_crc else np.flatnonzero(is_odd)
             plain_count = int(odd[0]) if odd.size else rows.size
             if notes and plain_count:
-                self._plain.note(walk.split.source.name, self._options, int(column["physical_offset"][plain_count - 1]))
+                key = walk.split.source.name, tuple(self.options.delays_ms), self.options.record_crc
+                self.plain[key] = int(column["physical_offset"][plain_count - 1])
             notes = notes and not odd.size
             for index in odd[self._are_doubtful(rows[odd])].tolist() if odd.size else ():
                 if index > next_index:
@@ -334,7 +297,7 @@ class LogState:
         self._overlay = overlay
         self._rules = rules
         self._options = options
-        self._plain = plain
+        self._plain = {} if plain is None else plain
         self._log_bytes = data_bytes
 
     @property
@@ -343,12 +306,7 @@ class LogState:
         return self.segments[0].start if self.segments else -1
 
     def first_record(self, segment: Segment) -> FirstRecord:
-        """First record of a file.
-
-        Raises:
-            LoadFailure: the broker runs out of memory over it.
-            UnreadableError: the disk does not give it.
-        """
+        """First record of a file."""
         with closing(self._overlay.open(segment.path)) as source:
             head = read_range(source, 0, commitlog.HEAD_SIZE_MAX)
             if len(head) < commitlog.HEAD_SIZE_MAX:
@@ -362,7 +320,8 @@ class LogState:
             scan = self._scan(lenient=False)
             row = None
             if magic in known and source.size >= FRAME_SIZE:
-                checked = scan.checker.check(scan.walk(source, 0, segment.start), 0)
+                walk = scan.options.walk(Split(source, 0, source.size, segment.start))
+                checked = scan.checker.check(walk, 0)
                 row = checked.row if checked.success else None  # None also of a blank
             return FirstRecord(magic in known, _TIME.unpack_from(head, at)[0], row)
 
@@ -371,10 +330,6 @@ class LogState:
 
         Args:
             known: records up to this physical offset may be skipped.
-
-        Raises:
-            LoadFailure: the broker runs out of memory over a record.
-            UnreadableError: a file cannot be opened.
         """
         scan = self._scan(lenient=False)
         number = first
@@ -390,7 +345,8 @@ class LogState:
                             if any(read_range(source, 0, FRAME_SIZE)):
                                 verdict = Verdict.MISSING_END_BLANK
                                 break
-                return ScanResult(self.segments[first].start, segment.start + end.position, verdict)
+                finding = None if verdict is None else FINDING_IDS.get(verdict)
+                return ScanResult(self.segments[first].start, segment.start + end.position, finding)
             number += 1
 
     def truncate(self, end: int) -> None:
@@ -414,22 +370,23 @@ class LogState:
         Checksums do not count here, and what is no record is skipped to the file's end. The value is where it
         stays forever: the file that should hold what follows is missing or cut before, or a slave meets what is no
         record.
-
-        Raises:
-            LoadFailure: the broker runs out of memory over a record.
-            UnreadableError: a file cannot be opened.
         """
         scan = self._scan(lenient=True)
         begin = max(begin, self.minimum)
         while begin < self.end:
             segment = next((candidate for candidate in self.segments if candidate.start <= begin < candidate.end), None)
-            if segment is None or begin >= self._readable_end(segment):
+            if segment is None:
+                return begin
+            readable_end = segment.end
+            if segment.start <= self._cut_at < segment.end:  # a file is cut at the log's end, also if others are
+                readable_end = segment.start + self._cut_at % segment.size
+            if begin >= readable_end:
                 return begin
             end = yield from self._below_end(self._file(scan, segment, begin - segment.start))
             if end is None:
                 return None
-            if segment.start + end.position >= self._readable_end(segment):
-                begin = self._readable_end(segment)
+            if segment.start + end.position >= readable_end:
+                begin = readable_end
             elif not end.is_blank and end.size > 0:
                 begin = segment.start + end.position + end.size
             elif not end.is_blank and self._options.is_slave and segment.start + end.position < self.end:
@@ -439,11 +396,7 @@ class LogState:
         return None
 
     def member_end(self) -> int:
-        """Where the last entry of a log of DLedger ends, or its last file where that is full.
-
-        Raises:
-            UnreadableError: a file cannot be read.
-        """
+        """Where the last entry of a log of DLedger ends, or its last file where that is full."""
         segments = [segment for segment in self.segments if segment.has_entries]
         end = segments[0].start
         for segment in reversed(segments):
@@ -456,11 +409,7 @@ class LogState:
         return end
 
     def member_records(self, begin: int = 0) -> Generator[Records, None, None]:
-        """The good records of a log of DLedger, from a physical offset on to its last entry.
-
-        Raises:
-            UnreadableError: a file cannot be read.
-        """
+        """The good records of a log of DLedger, from a physical offset on to its last entry."""
         for segment in self.segments:
             for batch in self._entries(segment) if segment.has_entries and segment.end > begin else ():
                 rows = batch.as_array()
@@ -473,12 +422,6 @@ class LogState:
         with closing(self._opened(segment)) as source:
             split = whole_file(source, segment.start, more_follows=False, has_entries=True)
             yield from options.walk(split).batches()
-
-    def _readable_end(self, segment: Segment) -> int:
-        """File position up to which a file is read: it is cut at the log's end, also if other files are."""
-        return (
-            segment.start + self._cut_at % segment.size if segment.start <= self._cut_at < segment.end else segment.end
-        )
 
     def _below_end(self, records: Generator[Records, None, FileEnd]) -> Generator[Records, None, FileEnd | None]:
         """Records up to the log's end; the value is None where that comes before the end of the scan."""
@@ -518,7 +461,7 @@ class LogState:
             delays,
             record_crc,
             block_size=DISPATCH_BLOCK_SIZE,
-            digest=self._options.digest,
+            cache=self._options.cache,
             columns_only=columns_only,
             log_bytes=self._log_bytes,
         )

@@ -33,9 +33,10 @@ from rmqtool.engine.rules.topic_names import is_deletable, is_deleted
 from rmqtool.engine.segments.log import RecordLocation
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.record_arrays import RecordArrays
-from rmqtool.forecast.result import Lost, ServedDamage
+from rmqtool.forecast.result import ServedDamage
 from rmqtool.forecast.served_units import ServedUnits, file_numbers, served_by_queue
 from rmqtool.forecast.simulate import Simulation
+from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -76,36 +77,20 @@ class LossReport:
     removed: Counter[str] = field(default_factory=Counter)
     """Messages of deleted topics that are not served, by topic."""
 
-    @property
-    def lost(self) -> Lost:
-        return Lost(self.messages, self.bytes, dict(sorted(self.by_topic.items())))
-
 
 class CleanFiles:
-    """Files of the log of which a start loses nothing, with the highest queue offset in each by queue.
+    """Files of the log of which a start loses nothing.
 
     Attributes:
         lock: who counts holds it, so that no file is counted twice at once.
+        highest: the highest queue offset by queue, of each file with all that its losses depend on.
+        room: how many more of them are kept: each file may have each queue.
     """
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self._highest: dict[Hashable, dict[QueueName, int]] = {}
-        self._room = memory_budget().share(HIGHEST_MAX * HIGHEST_BYTES, 16) // HIGHEST_BYTES
-
-    def highest(self, key: Hashable) -> dict[QueueName, int] | None:
-        """The queue offsets of a file; None where it is to be counted.
-
-        Args:
-            key: the file and all that its losses depend on.
-        """
-        return self._highest.get(key)
-
-    def keep(self, key: Hashable, highest: dict[QueueName, int]) -> None:
-        """A file is clean; it is counted again where there is no room, for each file may have each queue."""
-        if len(highest) <= self._room:
-            self._room -= len(highest)
-            self._highest[key] = highest
+        self.highest: dict[Hashable, dict[QueueName, int]] = {}
+        self.room = memory_budget().share(HIGHEST_MAX * HIGHEST_BYTES, 16) // HIGHEST_BYTES
 
 
 class LossCounter:
@@ -139,18 +124,14 @@ class LossCounter:
         self._is_clean = True
         self.losses = LossReport()
 
-    def count(self, segments: Sequence[Segment]) -> None:
-        """Scan files of the log.
-
-        Raises:
-            UnreadableError: a file may not be opened.
-        """
+    def count(self, segments: Sequence[Segment]) -> LossReport:
+        """Scan files of the log; an `UnreadableError` if one may not be opened."""
         simulation, view = self._simulation, self._simulation.store.view
         scan = ScanOptions(
             simulation.options.delays_ms,
             simulation.options.record_crc,
             block_size=DISPATCH_BLOCK_SIZE,
-            digest=simulation.options.digest,
+            cache=simulation.options.cache,
             columns_only=not simulation.options.enters_index,
         )
         by_start = {segment.start: segment for segment in segments}  # of two files of one start, one counts
@@ -159,29 +140,29 @@ class LossCounter:
                 identity = split.source.identity
                 key = identity, split.physical_offset, split.more_follows, self._depends_on
                 segment = by_start[split.physical_offset]
-                highest = self._clean.highest(key)
+                highest = self._clean.highest.get(key)
                 if highest is None:
                     highest = self._placed_highest(split, segment, table.scan)
                 if highest is None:
                     self._highest, self._is_clean = {}, identity is not None
                     self._count_file(segment, table.batches(split))
                     highest = self._highest
-                    if self._is_clean:
-                        self._clean.keep(key, highest)
+                    if self._is_clean and len(highest) <= self._clean.room:  # else it is counted again
+                        self._clean.room -= len(highest)
+                        self._clean.highest[key] = highest
                 split.source.close()
                 for name, offset in highest.items():
                     self.losses.highest[name] = max(self.losses.highest.get(name, -1), offset)
             self._look_anywhere()
         losses = self.losses
         for topic, unserved in self._unserved.items():
-            if is_deleted(topic, simulation.whole_topics):
-                removed, lost, lost_bytes = unserved.count, 0, 0  # it has no route, whatever its queues have
-            else:
+            end: int | None = None  # a deleted topic has no route, whatever its queues have
+            if not is_deleted(topic, simulation.whole_topics):
                 says_place = partial(_says_its_place, simulation.rules, view, by_start)
                 end = 0
                 if simulation.tells_generations and is_deletable(topic):
                     end = unserved.starts_again(self._order.begins.get(topic, 0), says_place)
-                removed, lost, lost_bytes = unserved.divided(end)
+            removed, lost, lost_bytes = unserved.divided(end)
             if removed:
                 losses.removed[topic] = removed
                 for name in [name for name in losses.highest if name[0] == topic]:
@@ -190,15 +171,16 @@ class LossCounter:
                 losses.messages += lost
                 losses.bytes += lost_bytes
                 losses.by_topic[topic] += lost
+        return losses
 
     def _placed_highest(self, split: Split, segment: Segment, options: ScanOptions) -> dict[QueueName, int] | None:
         """Highest queue offsets in a file of which all units were seen, and are served; None for any other file."""
         if self._index is not None or self._overlapping or segment.path not in self._kept:
             return None
         count, end = options.known_messages(split) or (-1, 0)
-        if options.digest is None or count < 0 or segment.start + end > self._log_end:
+        if options.cache is None or count < 0 or segment.start + end > self._log_end:
             return None
-        seen = options.digest.notes.get(((split.source.identity, split.physical_offset), QUESTION))
+        seen = options.cache.notes.get(((split.source.identity, split.physical_offset), QUESTION))
         for placed, contents in ((self._simulation.entered.get(segment.start), None), (seen, seen and seen.contents)):
             if placed is None or placed.count != count:
                 continue
@@ -234,7 +216,10 @@ class LossCounter:
             chunk.take(sent, batch.topics, batch_bytes(batch))
             if self._index is not None and segment.path in self._kept:
                 is_after_end = sent["physical_offset"] + sent["size"] > self._log_end
-                unindexed = self._index.without_entry(sent[~is_after_end] if is_after_end.any() else sent)
+                inside = sent[~is_after_end] if is_after_end.any() else sent
+                keyed = (inside["unique_key_length"] > 0) | (inside["keys_length"] > 0)
+                keyed &= (inside["sys_flag"] & system_flag.TRANSACTION_MASK) != system_flag.TRANSACTION_ROLLBACK
+                unindexed = int((keyed & ~self._index.covered.contain(inside["physical_offset"])).sum())
                 self._is_clean &= not unindexed
                 self.losses.unindexed += unindexed
             if chunk.is_full:
@@ -440,12 +425,10 @@ class _Unserved:
         lacks_first = first.queue_offset > 0 and 0 < order_begin < first.physical_offset
         return order_begin if lacks_first else first.physical_offset
 
-    @property
-    def count(self) -> int:
-        return int(self._counts[:, 0].sum() + self._following[0])
-
-    def divided(self, end: int) -> tuple[int, int, int]:
-        """Messages before a physical offset which nobody gets; the other messages, and their bytes."""
+    def divided(self, end: int | None) -> tuple[int, int, int]:
+        """Messages before a physical offset which nobody gets, None for all; the other messages, and their bytes."""
+        if end is None:
+            return int(self._counts[:, 0].sum() + self._following[0]), 0, 0
         before = int(np.searchsorted(self._places, end, side="left")) + 1 if end else 0
         lost, lost_bytes = (self._counts[before:].sum(axis=0) + self._following).tolist()
         return int(self._counts[:before, 0].sum()), lost, lost_bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.config.broker_conf import BrokerConf
 
 COUNT_WHOLE_LOG_UP_TO: Final = 8 << 30
@@ -40,7 +40,7 @@ class ForecastOptions:
             else from the file on in which the broker's scan begins.
         count_from: count lost messages from this physical offset on, whatever `count_whole_log` says.
         damage_max: damaged places that are listed; more are counted only.
-        digest: what is known of the log already.
+        cache: what is known of the log already.
     """
 
     delays_ms: Sequence[int] = field(default_factory=parse_delay_levels)
@@ -62,7 +62,7 @@ class ForecastOptions:
     count_whole_log: bool | None = None
     count_from: int | None = None
     damage_max: int = 1000
-    digest: LogDigest | None = field(default=None, compare=False, repr=False)
+    cache: RowCache | None = field(default=None, compare=False, repr=False)
 
     @property
     def enters_index(self) -> bool:

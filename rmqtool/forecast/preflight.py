@@ -6,9 +6,9 @@ were like the earlier broker in this alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -67,23 +67,8 @@ class FeatureCount:
     problem: str | None = None
     read_by: ReadBy = ReadBy.BROKER
 
-    @property
-    def is_there(self) -> bool:
-        """True if the store has it, as far as that is known."""
-        return self.count is None or self.count > 0
-
 
 NOTHING: Final = FeatureCount(0)
-
-
-@dataclass(frozen=True)
-class FeatureSearch:
-    """Where to look: a store, the versions in question, and the files of the log that are counted over."""
-
-    store: Store
-    before: BrokerRules
-    after: BrokerRules
-    segments: tuple[Segment, ...]
 
 
 _IN_RECORDS: Final[Mapping[Feature, Callable[[Rows], NDArray[np.bool_]]]] = MappingProxyType(
@@ -99,9 +84,6 @@ _IN_RECORDS: Final[Mapping[Feature, Callable[[Rows], NDArray[np.bool_]]]] = Mapp
         Feature.TAGGED_MESSAGES: lambda rows: rows["tags_length"] > 0,
     }
 )
-
-SEVERAL: Final = "start.several-differences"
-OTHER_SIZES: Final = "settings.other-sizes"
 
 
 @dataclass(frozen=True)
@@ -165,7 +147,6 @@ class Preflight:
         return tuple(reason for reason in self.reasons if reason.harm != ChangeHarm.MEASURED.value)
 
     def changes_json(self) -> list[dict[str, Any]]:
-        """The reasons in the JSON contract."""
         rows = []
         for reason in self.reasons:
             row = dict(vars(reason))
@@ -188,12 +169,8 @@ def preflight(
     Args:
         store: as the later broker looks at it.
         before, after: the rules of the broker that the store comes from, and of the one that is to start on it.
-        options: what the later broker's configuration says.
         forecasts: of the two versions, by version, as far as they could be made.
         conf: the broker's properties file, as the later one reads it.
-
-    Raises:
-        UnreadableError: a file that is needed cannot be read.
     """
     # The files of the log over which the forecasts count losses, and of a small log all.
     segments = store.loadable_log
@@ -201,26 +178,34 @@ def preflight(
         begins = [forecast.counted_from for forecast in forecasts.values() if forecast.counted_from is not None]
         segments = tuple(segment for segment in segments if segment.start >= min(begins, default=0))
     concerned = [change for change in VERSION_CHANGES if change.concerns(before, after)]
-    search = FeatureSearch(store, before, after, segments)
-    scan = ScanOptions(options.delays_ms, digest=options.digest)
-    counts = count_features(search, {change.feature for change in concerned if change.feature is not None}, scan)
+    scan = ScanOptions(options.delays_ms, cache=options.cache)
+    features = {change.feature for change in concerned if change.feature is not None}
+    # The log is read only where one of them is in its records.
+    marks = {feature: is_one for feature, is_one in _IN_RECORDS.items() if feature in features}
+    in_log = _in_log(store, segments, marks, scan) if marks else {}
+    counts = {
+        feature: in_log[feature] if feature in in_log else _outside_records(store, segments, before, after, feature)
+        for feature in features
+    }
     starts = _Starts(store, before, after, options, forecasts.get(after.version))
     reasons = [] if conf is None else list(starts.reasons_of_settings(conf))
     for change in concerned:
         count = counts[change.feature] if change.feature is not None else None
-        if count is not None and not count.is_there:
+        if count is not None and count.count == 0:
             continue
         reason = starts.reason(change, count or NOTHING)
         if count is not None or reason.lost_messages or reason.prevents_start:
             reasons.append(reason)
-    if starts.is_worse(forecasts.get(before.version)) and not any(
-        reason.lost_messages or reason.prevents_start for reason in reasons
-    ):
+    earlier, later = forecasts.get(before.version), forecasts.get(after.version)
+    is_worse = False
+    if earlier is not None and later is not None and earlier.starts:
+        is_worse = not later.starts or _lost(later) > _lost(earlier)
+    if is_worse and not any(reason.lost_messages or reason.prevents_start for reason in reasons):
         text = f"{after.version} differs in several things that lose messages only together"
         command = f"recover --broker-version {after.version}"
         reasons.append(
             ChangeReason(
-                SEVERAL, None, None, None, None, None, ChangeHarm.MEASURED.value, text, 0, False, 0,
+                "start.several-differences", None, None, None, None, None, ChangeHarm.MEASURED.value, text, 0, False, 0,
                 "Repair the store before the change.", command,
             )
         )  # fmt: skip
@@ -233,22 +218,20 @@ def preflight(
     return Preflight(before.version, after.version, tuple(reasons), problems)
 
 
+@dataclass(frozen=True)
 class _Starts:
     """Starts of the later broker as it is, and as it would be if it were like others in one thing."""
 
-    def __init__(
-        self, store: Store, before: BrokerRules, after: BrokerRules, options: ForecastOptions, start: Forecast | None
-    ) -> None:
-        self._store = store
-        self._before = before
-        self._after = after
-        self._options = options
-        self._start = start
-        self._reads = ReadCache()
+    store: Store
+    before: BrokerRules
+    after: BrokerRules
+    options: ForecastOptions
+    start: Forecast | None
+    reads: ReadCache = field(default_factory=ReadCache)
 
     def reason(self, change: VersionChange, count: FeatureCount) -> ChangeReason:
         lost, prevents, unindexed = self._cost(self._without(change))
-        command = change.command.format(to=self._after.version) if change.command is not None else None
+        command = change.command.format(to=self.after.version) if change.command is not None else None
         feature = change.feature
         return ChangeReason(
             change.id,
@@ -258,7 +241,7 @@ class _Starts:
             count.file,
             count.physical_offset,
             change.harm.value,
-            change.text.format(to=self._after.version),
+            change.text.format(to=self.after.version),
             lost,
             prevents,
             unindexed,
@@ -268,26 +251,26 @@ class _Starts:
 
     def reasons_of_settings(self, conf: BrokerConf) -> Iterator[ChangeReason]:
         """Settings that the later broker reads differently, or not at all, in the earlier one's properties file."""
-        was, settings = conf.read_as(read_settings(self._before)).settings(), conf.settings()
+        was, settings = conf.read_as(read_settings(self.before)).settings(), conf.settings()
         fields = [
             name
             for name in SIZES
-            if None is not getattr(was, name) != getattr(settings, name) == getattr(self._store.settings, name)
+            if None is not getattr(was, name) != getattr(settings, name) == getattr(self.store.settings, name)
         ]
         if not fields:
             return
         sizes = {name: getattr(was, name) for name in fields}
-        like_before = replace(self._store, settings=replace(self._store.settings, **sizes))
-        unread = renamed_sizes(fields, conf, self._after)
-        lost, prevents, unindexed = self._cost(forecast_store(like_before, self._after, self._options))
+        like_before = replace(self.store, settings=replace(self.store.settings, **sizes))
+        unread = renamed_sizes(fields, conf, self.after)
+        lost, prevents, unindexed = self._cost(forecast_store(like_before, self.after, self.options))
         yield ChangeReason(
-            OTHER_SIZES, None, None, None, conf.path, None, ChangeHarm.MEASURED.value, unread.why, lost, prevents,
-            unindexed, f"{unread.way_around[0].upper()}{unread.way_around[1:]}.", None,
+            "settings.other-sizes", None, None, None, conf.path, None, ChangeHarm.MEASURED.value, unread.why, lost,
+            prevents, unindexed, f"{unread.way_around[0].upper()}{unread.way_around[1:]}.", None,
         )  # fmt: skip
 
     def _cost(self, without: Forecast | None) -> tuple[int, bool, int]:
         """Lost messages, True if the start is prevented, and messages not indexed, only because of one difference."""
-        start = self._start
+        start = self.start
         if start is None or without is None:
             return 0, False, 0
         if not (start.starts and without.starts):
@@ -295,25 +278,19 @@ class _Starts:
         unindexed = start.unindexed_messages - without.unindexed_messages
         return max(0, _lost(start) - _lost(without)), False, max(0, unindexed)
 
-    def is_worse(self, earlier: Forecast | None) -> bool:
-        """True if the later broker loses more than the earlier one, or does not start where that does."""
-        if self._start is None or earlier is None or not earlier.starts:
-            return False
-        return not self._start.starts or _lost(self._start) > _lost(earlier)
-
     def _without(self, change: VersionChange) -> Forecast | None:
         """The start of a broker that differs in this alone; None where the start as it is costs nothing."""
-        start = self._start
+        start = self.start
         if start is None or (start.starts and not _lost(start) and not start.unindexed_messages):
             return None
-        like = {name: getattr(self._before, name) for name in change.rules}
-        if all(getattr(self._after, name) == value for name, value in like.items()):
+        like = {name: getattr(self.before, name) for name in change.rules}
+        if all(getattr(self.after, name) == value for name, value in like.items()):
             like = {name: getattr(rules_for(NEWEST), name) for name in change.rules}
         # What is remembered of a start goes by the version's name, which is not the same broker's any more.
-        name = f"{self._after.version} without {change.id}"
-        rules = replace(self._after, version=name, **like)
+        name = f"{self.after.version} without {change.id}"
+        rules = replace(self.after, version=name, **like)
         try:
-            return forecast_store(self._store, rules, replace(self._options, digest=None), SharedStarts(self._reads))
+            return forecast_store(self.store, rules, replace(self.options, cache=None), SharedStarts(self.reads))
         except UnsupportedError:
             return None
 
@@ -322,27 +299,15 @@ def _lost(forecast: Forecast) -> int:
     return forecast.lost.messages + forecast.messages_without_log
 
 
-def count_features(
-    search: FeatureSearch, features: Collection[Feature], scan: ScanOptions
-) -> dict[Feature, FeatureCount]:
-    """Count what the store has of each feature; the log is read only where one of them lies in its records.
-
-    Raises:
-        UnreadableError: a file of the log cannot be read.
-    """
-    marks = {feature: is_one for feature, is_one in _IN_RECORDS.items() if feature in features}
-    in_log = _in_log(search, marks, scan) if marks else {}
-    return {
-        feature: in_log[feature] if feature in in_log else _outside_records(search, feature) for feature in features
-    }
-
-
 def _in_log(
-    search: FeatureSearch, marks: Mapping[Feature, Callable[[Rows], NDArray[np.bool_]]], scan: ScanOptions
+    store: Store,
+    segments: Sequence[Segment],
+    marks: Mapping[Feature, Callable[[Rows], NDArray[np.bool_]]],
+    scan: ScanOptions,
 ) -> dict[Feature, FeatureCount]:
     counts = dict.fromkeys(marks, NOTHING)
-    by_start = {segment.start: segment for segment in search.segments}
-    with open_log(search.store.view.open, by_start.values(), scan) as table:
+    by_start = {segment.start: segment for segment in segments}
+    with open_log(store.view.open, by_start.values(), scan) as table:
         for batch in table.batches():
             rows: Any = batch.as_array()
             rows = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
@@ -360,13 +325,14 @@ def _in_log(
     return counts
 
 
-def _outside_records(search: FeatureSearch, feature: Feature) -> FeatureCount:
-    store, after = search.store, search.after
+def _outside_records(
+    store: Store, segments: Sequence[Segment], before: BrokerRules, after: BrokerRules, feature: Feature
+) -> FeatureCount:
     match feature:
         case Feature.RECORD_CRCS:
             # Files whose first messages carry a checksum: who writes one writes it into every record.
-            with open_log(store.view.open, search.segments) as table:
-                paths = {segment.start: segment.path for segment in search.segments}
+            with open_log(store.view.open, segments) as table:
+                paths = {segment.start: segment.path for segment in segments}
                 having = [split.physical_offset for split in table.splits if carries_record_crc((split,))]
             return FeatureCount(len(having), paths[having[0]], having[0]) if having else NOTHING
 
@@ -394,7 +360,7 @@ def _outside_records(search: FeatureSearch, feature: Feature) -> FeatureCount:
             if not (store.files.get(FileKind.TIMER_WHEEL) or (TIMER_TOPIC, 0) in store.queues):
                 return NOTHING
             try:
-                with open_reader(store, search.before) as reader:
+                with open_reader(store, before) as reader:
                     if (TIMER_TOPIC, 0) not in reader.queues():
                         return NOTHING
                     waiting = waiting_messages(reader, reader.queue(TIMER_TOPIC, 0)).messages
@@ -431,7 +397,7 @@ def _outside_records(search: FeatureSearch, feature: Feature) -> FeatureCount:
         case Feature.CHECKPOINT_GAPS:
             # Fields by which the later broker recovers after a crash, and which the earlier one did not write.
             checkpoint, values = _checkpoint(store)
-            known_fields = slice(search.before.checkpoint_field_count, after.checkpoint_field_count)
+            known_fields = slice(before.checkpoint_field_count, after.checkpoint_field_count)
             count = sum(value == 0 for value in values[known_fields]) if store.has_abort else 0
             return FeatureCount(count, checkpoint) if count else NOTHING
 

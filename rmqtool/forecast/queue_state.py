@@ -5,7 +5,6 @@ Broker: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
@@ -70,17 +69,8 @@ class QueueState:
         self._own_files: tuple[str, ...] = ()
         """Files that this start has made, which hold what it has entered and nothing else."""
 
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """Its files."""
-        return self.loaded.segments
-
     def recover(self) -> None:
-        """Find the end from the third-last file on; files after an invalid unit are unlinked.
-
-        Raises:
-            UnreadableError: a file cannot be read.
-        """
+        """Find the end from the third-last file on; files after an invalid unit are unlinked."""
         loaded = self.loaded
         if not loaded.segments:
             return
@@ -107,7 +97,6 @@ class QueueState:
 
         Raises:
             LoadFailure: a unit leads out of it.
-            UnreadableError: a file cannot be read.
         """
         if self.extension is not None:
             why_not = self.extension.load()
@@ -132,11 +121,7 @@ class QueueState:
                 return
 
     def put(self, entries: QueueEntries) -> None:
-        """Enter records of the log, by the rules of the broker's put.
-
-        Raises:
-            WriteError: the room for changes is used up.
-        """
+        """Enter records of the log, by the rules of the broker's put."""
         writer, size = self._writer(), self.loaded.file_size
         before = writer.end
         if isinstance(writer, BatchQueueWriter):
@@ -165,11 +150,7 @@ class QueueState:
             self._own_files += (path,)
 
     def truncate(self, log_end: int) -> None:
-        """Cut the queue at the log's end: the last file is read again, so old units after the end come back.
-
-        Raises:
-            UnreadableError: a file cannot be read.
-        """
+        """Cut the queue at the log's end: the last file is read again, so old units after the end come back."""
         self.known_maximum = max(self.known_maximum, self.maximum())
         loaded, own_files, self._own_files = self.loaded, frozenset(self._own_files), ()
         end_before = loaded.end
@@ -219,7 +200,6 @@ class QueueState:
 
         Raises:
             LoadFailure: the broker asks for a unit before a file's start, and gives up.
-            UnreadableError: a file cannot be read.
         """
         if self.is_batch or not self.loaded.segments:
             return
@@ -240,22 +220,14 @@ class QueueState:
         return FileQueue(self.topic, self.queue_id, self.loaded, self.rules, log_minimum, extension, self.minimum)
 
     def bounds(self, log_minimum: int) -> tuple[int, int]:
-        """Queue offset of the first message that counts, and the one after the last.
-
-        Raises:
-            UnreadableError: a file cannot be read.
-        """
+        """Queue offset of the first message that counts, and the one after the last."""
         if not self.is_batch:
             return self.minimum // UNIT_SIZE, self.loaded.end // UNIT_SIZE
         queue = self.queue(log_minimum)
         return queue.min_queue_offset, queue.max_queue_offset
 
     def filler_units(self) -> int:
-        """Units without a message at the start of the first file.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
+        """Units without a message at the start of the first file."""
         loaded = self.loaded
         if self.is_batch or not loaded.segments:
             return 0
@@ -272,11 +244,7 @@ class QueueState:
         return count
 
     def maximum(self) -> int:
-        """Queue offset after the last message.
-
-        Raises:
-            UnreadableError: a file cannot be read.
-        """
+        """Queue offset after the last message."""
         return self.queue(0).max_queue_offset if self.is_batch else self.loaded.end // UNIT_SIZE
 
     def _writer(self) -> QueueWriter | BatchQueueWriter:

@@ -1,8 +1,10 @@
-"""Records as columns of numbers: where each lies, or has lain before, how large it is, where its file can be read."""
+"""Records as columns of numbers: where each is, or was before, how large, where its file can be read; and ranges."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +23,6 @@ class ServedPlaces(NamedTuple):
     message_counts: Int64s
 
     def some(self, chosen: NDArray[np.intp] | Bools) -> ServedPlaces:
-        """A part of them."""
         return ServedPlaces(*(column[chosen] for column in self))
 
 
@@ -49,7 +50,6 @@ class RecordArrays(NamedTuple):
         return fitting
 
     def some(self, chosen: NDArray[np.intp] | Bools) -> RecordArrays:
-        """A part of the records."""
         return RecordArrays(*(column[chosen] for column in self))
 
 
@@ -70,6 +70,44 @@ class MovedRecords(NamedTuple):
     def to_before(self, physical_offsets: Int64s) -> Int64s:
         """Where places of the new log are in the old one."""
         return _moved(physical_offsets, self.now, self.before)
+
+
+@dataclass
+class OffsetRanges:
+    """Ranges [start, end) of physical offsets or file positions, in order and apart: those that touch become one."""
+
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.starts, self.ends, strict=True)
+
+    def add(self, start: int, end: int) -> None:
+        first, last = bisect_left(self.ends, start), bisect_right(self.starts, end)
+        if first < last:
+            start, end = min(start, self.starts[first]), max(end, self.ends[last - 1])
+        self.starts[first:last], self.ends[first:last] = [start], [end]
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The parts of [start, end) that lie in none."""
+        at = start
+        for index in range(bisect_right(self.ends, start), len(self.starts)):
+            if self.starts[index] >= end:
+                break
+            if at < self.starts[index]:
+                yield at, self.starts[index]
+            at = self.ends[index]
+        if at < end:
+            yield at, end
+
+    def contain(self, physical_offsets: Int64s) -> Bools:
+        """For each offset whether a range holds it."""
+        if not self.starts:
+            return np.zeros(physical_offsets.size, np.bool_)
+        at = np.searchsorted(np.array(self.starts, np.int64), physical_offsets, side="right") - 1
+        last = np.array([end - 1 for end in self.ends], np.int64)  # the highest end is one more than a number can be
+        is_contained: Bools = (at >= 0) & (physical_offsets <= last[at.clip(min=0)])
+        return is_contained
 
 
 def _moved(places: Int64s, known: Int64s, moved: Int64s) -> Int64s:

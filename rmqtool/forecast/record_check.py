@@ -49,29 +49,21 @@ class RecordCheck:
 
     Args:
         lenient: as after the start, when dispatch continues: without checksum, without body.
+
+    Attributes:
+        checks_crc: whether a wrong checksum ends the log.
+        needs_record_crc: whether one over all of a record must be right, and its body's checksum does not count.
     """
 
     def __init__(self, rules: BrokerRules, options: ForecastOptions, *, lenient: bool) -> None:
         self.rules = rules
         self.options = options
         self.lenient = lenient
-
-    @property
-    def needs_record_crc(self) -> bool:
-        """True if a record must have a right checksum over all of it, and its body's checksum does not count."""
-        return self.options.record_crc and self.rules.record_crc and self.checks_crc
-
-    @property
-    def checks_crc(self) -> bool:
-        """True if a wrong checksum ends the log."""
-        return self.options.check_crc and not self.lenient
+        self.checks_crc = options.check_crc and not lenient
+        self.needs_record_crc = options.record_crc and rules.record_crc and self.checks_crc
 
     def check(self, walk: Walk, position: int) -> Checked:
-        """Check the record at a file position.
-
-        Raises:
-            LoadFailure: the broker runs out of memory over a size field.
-        """
+        """Check the record at a file position."""
         if position >= walk.split.source.size:
             return Checked(False, NO_RECORD, None, Verdict.MISSING_END_BLANK)
         row = walk.judge(position)

@@ -161,11 +161,6 @@ class Floor:
     restored_topics: tuple[str, ...] = ()
     runs: tuple[TakenRun, ...] = field(default=(), compare=False)
 
-    @property
-    def is_lowered(self) -> bool:
-        """True if consumers lose something that they get today."""
-        return self.taken_away + self.moved > 0
-
     def as_json(self) -> dict[str, Any]:
         """The object of the JSON contract."""
         return {

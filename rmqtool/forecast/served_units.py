@@ -25,14 +25,20 @@ LEADS_NOWHERE: Final = -1
 
 
 class ServedUnits:
-    """Tells which records a queue serves."""
+    """Tells which records a queue serves.
+
+    Attributes:
+        is_batch: whether its units are batches, which are not read in blocks.
+        span: queue offsets [first, end) that may have units; of a batch queue numbers of its units.
+    """
 
     __slots__ = (
         "_end", "_enters_in_place", "_extension", "_fails_at_part", "_form", "_loaded", "_looks_ahead", "_minimum",
-        "_queue", "_span", "_unit_size",
+        "_queue", "_seen", "_unit_size", "is_batch", "span",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, log_minimum: int) -> None:
+        self.is_batch = state.is_batch
         self._form = unit_format(is_batch=state.is_batch).dtype
         self._loaded = state.loaded
         self._unit_size = self._loaded.kind.size
@@ -45,14 +51,9 @@ class ServedUnits:
         self._extension = state.extension
         self._looks_ahead = state.rules.limits_before_skipping
         self._enters_in_place = state.enters_in_place
-        self._span: tuple[int, int] | None = None
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """Queue offsets [first, end) that may have units; of a batch queue numbers of its units."""
-        if self._queue is not None:
-            return 0, self._end // self._unit_size
-        return self._minimum // self._unit_size, self._end // self._unit_size
+        self._seen: tuple[int, int] | None = None
+        """Lowest and highest physical offset of its units, once all were read."""
+        self.span = self._minimum // self._unit_size, self._end // self._unit_size
 
     def ranges(self, unit_count_max: int) -> Iterator[tuple[int, int]]:
         """Queue offsets [first, end) of neighbouring files, in order; together they have all units.
@@ -74,11 +75,7 @@ class ServedUnits:
             yield first, end
 
     def between(self, first: int, end: int) -> ServedPlaces:
-        """Messages that a client gets from a queue offset up to another one.
-
-        Raises:
-            UnreadableError: a queue file cannot be read.
-        """
+        """Messages that a client gets from a queue offset up to another one."""
         if self._queue is not None:
             return joined_places([
                 ServedPlaces(
@@ -110,11 +107,7 @@ class ServedUnits:
         return joined_places(parts)
 
     def live_start(self, log_minimum: int) -> tuple[int, int] | None:
-        """Queue offset and physical offset of the first unit that leads into the log and is no filler.
-
-        Raises:
-            UnreadableError: a queue file cannot be read.
-        """
+        """Queue offset and physical offset of the first unit that leads into the log and is no filler."""
         blocks = ((0, units) for units in self._pulled()) if self._queue is not None else self._blocks()
         for position, units in blocks:
             is_live = (units["physical_offset"] >= log_minimum) & (units["record_size"] > 0)
@@ -129,11 +122,7 @@ class ServedUnits:
         return None
 
     def has_at(self, queue_offsets: Int64s, records: RecordArrays) -> Bools:
-        """For each record whether the unit at its own queue offset points to it.
-
-        Raises:
-            UnreadableError: a queue file cannot be read.
-        """
+        """For each record whether the unit at its own queue offset points to it."""
         positions = queue_offsets * self._unit_size
         is_served = np.zeros(positions.size, np.bool_)
         inside = np.flatnonzero((queue_offsets >= 0) & (positions >= self._minimum) & (positions < self._end))
@@ -156,9 +145,6 @@ class ServedUnits:
 
         Args:
             contents: identities of the files when the units were seen; None: the start itself entered them.
-
-        Raises:
-            UnreadableError: a queue file cannot be read.
         """
         begin, end, size = low * self._unit_size, (high + 1) * self._unit_size, self._loaded.file_size
         if (
@@ -182,15 +168,11 @@ class ServedUnits:
         return at >= end
 
     def has_anywhere(self, records: RecordArrays) -> Bools:
-        """For each record whether any unit points to it; reads the queue, so it is asked for misplaced ones only.
-
-        Raises:
-            UnreadableError: a queue file cannot be read.
-        """
+        """For each record whether any unit points to it; reads the queue, so it is asked for misplaced ones only."""
         wanted_in_order = records.physical_offsets
         is_served = np.zeros(wanted_in_order.size, np.bool_)
-        if self._span is not None:
-            lowest, highest = self._span
+        if self._seen is not None:
+            lowest, highest = self._seen
             if wanted_in_order.min() > highest or wanted_in_order.max() < lowest:
                 return is_served
         order = np.argsort(wanted_in_order, kind="stable")
@@ -204,7 +186,7 @@ class ServedUnits:
             at = np.searchsorted(sorted_offsets, begins).clip(max=sorted_offsets.size - 1)
             hits = np.flatnonzero((sorted_offsets[at] == begins) & records.fit(order[at], units))
             is_served[order[at[hits]]] = True
-        self._span = (low, high)
+        self._seen = (low, high)
         return is_served
 
     def _pulled(self) -> Iterator[Units]:
@@ -297,9 +279,6 @@ def pulled_units(
     Args:
         segments: the queue's files that hold units.
         units_of: all units of a file.
-
-    Raises:
-        UnreadableError: a file cannot be read.
     """
     at, maximum = queue.min_queue_offset, min(queue.max_queue_offset, JAVA_LONG_MAX)
     firsts = [queue.unit(segment, 0).base_queue_offset for segment in segments]

@@ -8,18 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from rmqtool.engine.dispatch.placed_messages import PlacedMessages
-from rmqtool.engine.dispatch.queue_entries import (
-    DispatchSettings,
-    EntryExtractor,
-    QueueEntries,
-    queue_entries,
-)
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, EntryExtractor, QueueEntries, queue_entries
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.kinds import shown_topics
 from rmqtool.engine.rules.broker_rules import BrokerRules, DispatchedEnd, NormalDispatch, ReputStart
@@ -55,6 +49,7 @@ CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
 AnyQueueState = QueueState | DatabaseQueueState
 MakeQueue = Callable[[QueueName, bool], AnyQueueState]
 """An empty queue of a name; the flag says whether it is a batch queue."""
+_Value = TypeVar("_Value")
 ONLY_FILES: Final = QueueRoles(reads="file", assigns="file")
 ONLY_ROCKSDB: Final = QueueRoles(reads="rocksdb", assigns="rocksdb")
 
@@ -78,11 +73,7 @@ class LoadedSide:
         return max((queue.physical_end for queue in self.queues.values()), default=NOTHING_ENTERED)
 
     def recover(self) -> None:
-        """Find the end of every queue.
-
-        Raises:
-            LoadFailure: the broker does not start on one.
-        """
+        """Find the end of every queue."""
         if self.database is not None and self.database.database.is_dispatched_short:
             directory = self.database.database.directory
             raise LoadFailure(f"{directory}: the value of CHECKPOINT_TOPIC has less than 8 bytes")
@@ -129,40 +120,23 @@ class LoadedSide:
         return self.queues[name]
 
 
-@dataclass(frozen=True)
 class QueueSides:
-    """All sides that a broker loads, files first; `roles` has the use of each."""
+    """All sides that a broker loads, files first; `roles` has the use of each.
 
-    sides: tuple[LoadedSide, ...]
-    roles: QueueRoles
+    Attributes:
+        assigning: the side that gives new messages their queue offsets.
+        reading: the side that answers pulls.
+        second: the side that does not assign offsets; None where there is one only.
+        database: the side in RocksDB.
+    """
 
-    @property
-    def assigning(self) -> LoadedSide:
-        """The side that gives new messages their queue offsets."""
-        return self._side(self.roles.assigns)
-
-    @property
-    def reading(self) -> LoadedSide:
-        """The side that answers pulls."""
-        return self._side(self.roles.reads)
-
-    @property
-    def second(self) -> LoadedSide | None:
-        """The side that does not assign offsets; None where there is one only."""
-        return next((side for side in self.sides if side is not self.assigning), None)
-
-    @property
-    def database(self) -> LoadedSide | None:
-        """The side in RocksDB."""
-        return next((side for side in self.sides if side.database is not None), None)
-
-    def served(self) -> Mapping[QueueName, AnyQueueState]:
-        """The queues that pulls are answered from."""
-        return self._chosen(self.reading)
-
-    def next_offsets(self) -> dict[QueueName, int]:
-        """Queue offsets of the next messages."""
-        return {name: queue.maximum() for name, queue in self._chosen(self.assigning).items()}
+    def __init__(self, sides: tuple[LoadedSide, ...], roles: QueueRoles) -> None:
+        self.sides, self.roles = sides, roles
+        by_kind = {"file" if side.database is None else "rocksdb": side for side in sides}
+        self.database = by_kind.get("rocksdb")
+        self.assigning = by_kind.get(roles.assigns, sides[0])
+        self.reading = by_kind.get(roles.reads, sides[0])
+        self.second = next((side for side in sides if side is not self.assigning), None)
 
     def initialize_second(self) -> None:
         """Give the second side the ends of the files where it has others, which hides what it has.
@@ -196,10 +170,7 @@ class QueueSides:
                 f"assigns the queue offsets (queues: {len(differing)})"
             )
 
-    def _side(self, kind: str) -> LoadedSide:
-        return next((side for side in self.sides if (side.database is not None) == (kind == "rocksdb")), self.sides[0])
-
-    def _chosen(self, side: LoadedSide) -> Mapping[QueueName, AnyQueueState]:
+    def queues_of(self, side: LoadedSide) -> Mapping[QueueName, AnyQueueState]:
         """The queues of a side, light ones from the database where only that has them."""
         database = self.database
         if not self.roles.light_in_rocksdb or database is None or database is side:
@@ -241,7 +212,6 @@ class Simulation(Closable):
             past_obstacles: start as if whatever keeps the broker from it were gone; what it says then is no forecast.
             plain: what starts of other versions on the same store have seen of the log.
             reads: what starts of other versions have read of the other files.
-            configs: the configuration files of the store.
         """
         self.store = store
         self.rules = rules
@@ -266,8 +236,11 @@ class Simulation(Closable):
         self.sides = self._queue_sides()
         self._file_size = -(-(store.consumequeue_file_size or DEFAULT_FILE_UNITS * UNIT_SIZE) // UNIT_SIZE) * UNIT_SIZE
         self._batch_file_size = store.batch_file_size or DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE
+        self._batch_topics = frozenset[str]()
+        if rules.batch_queues and self.sides.assigning.database is None:
+            self._batch_topics = load.configured_batch_topics(self.topics_config, store)
         self.settings = DispatchSettings(
-            rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, self._batch_topics()))
+            rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, self._batch_topics))
         )
         self._chunk = EntryExtractor(self.settings)
         self.entered: dict[int, PlacedMessages] = {}
@@ -279,7 +252,6 @@ class Simulation(Closable):
         Raises:
             UnsupportedError: the store is of a kind that is not simulated.
             UnknownSizeError: nothing shows the size of a log file.
-            UnreadableError: a file cannot be read.
         """
         self._demand_simulated()
         if self.options.why_not is not None:
@@ -293,7 +265,8 @@ class Simulation(Closable):
                 self.sides.initialize_second()
         except LoadFailure as failure:
             self.why_not, self.fails_at = str(failure), failure.record_at
-        self.index.flush()
+        if self.index.writer is not None:
+            self.index.writer.flush()
 
     def find_scan_begin(self) -> int | None:
         """Physical offset at which recovery begins to read the log; the simulation cannot be run any more.
@@ -321,13 +294,13 @@ class Simulation(Closable):
     @property
     def queues(self) -> Mapping[QueueName, AnyQueueState]:
         """The queues that pulls are answered from."""
-        return self.sides.served()
+        return self.sides.queues_of(self.sides.reading)
 
     def close(self) -> None:
         """Release the queues too: their sides lead back here, and only the garbage collector would find them later."""
         self.files.close()
         self.overlay.close()
-        self.sides = QueueSides((), ONLY_FILES)
+        vars(self).pop("sides", None)
 
     def _demand_simulated(self) -> None:
         store, rules = self.store, self.rules
@@ -360,12 +333,14 @@ class Simulation(Closable):
         for side in self.sides.sides:
             if side.database is None:
                 loaded_queues = load.load_queues(
-                    self.overlay, self._file_size, self._batch_file_size, self.rules, self._batch_topics(),
+                    self.overlay, self._file_size, self._batch_file_size, self.rules, self._batch_topics,
                     past_obstacles=self._past_obstacles,
                 )  # fmt: skip
+                has_extensions = self.options.extensions and self.overlay.stat(load.EXTENSIONS) is not None
                 for queue in loaded_queues:
                     side.queues[queue.topic, queue.queue_id] = state = self._state(queue)
-                    self._load_extension(queue, state)
+                    if has_extensions and not queue.is_batch:
+                        self._load_extension(queue, state)
             else:
                 side.database.log_minimum = self.log.minimum
                 side.queues.update({name: side.make(name, False) for name in side.database.database.names})
@@ -382,15 +357,9 @@ class Simulation(Closable):
             if not self._past_obstacles:
                 raise
 
-    @cached_property
-    def _has_extensions(self) -> bool:
-        return self.overlay.stat(load.EXTENSIONS) is not None
-
     def _load_extension(self, queue: LoadedQueue, state: QueueState) -> None:
         """Check the sizes of a queue's extension files (`ConsumeQueueExt#load`)."""
         directory = f"{load.EXTENSIONS}/{queue.topic}/{queue.queue_id}"
-        if queue.is_batch or not self.options.extensions or not self._has_extensions:
-            return
         if self.overlay.stat(directory) is not None:
             segments = load.load_files(self.overlay, (directory,), self.store.extension_file_size, self.rules)
             if queue.segments:
@@ -459,18 +428,7 @@ class Simulation(Closable):
             if self.sides.second is not None:
                 known = min(known, self.sides.second.end)
         scan = log.scan(choice.file_number(log.segments, crashed=self.crashed), known)
-        while True:
-            try:
-                records = next(scan)
-            except StopIteration as stop:
-                self._dispatch_gathered()
-                result: ScanResult = stop.value
-                return result
-            above = records.rows["own_offset"] > known
-            if self.crashed or above.all():
-                self._dispatch(records)
-            elif above.any():
-                self._dispatch(records._replace(rows=records.rows[above]))
+        return self._dispatch_all(scan, None if self.crashed else known)
 
     def _start(self) -> None:
         if self.index.why_not is not None and not self._past_obstacles:  # it has recovered all the same, and ends
@@ -490,15 +448,24 @@ class Simulation(Closable):
             raise LoadFailure(f"dispatch waits forever at physical offset {stays_at}, where there is no record")
         self._fill_queue_table()
 
-    def _dispatch_all(self, records: Generator[Records, None, int | None]) -> int | None:
-        """Enter the records of a part of the log; return the generator's value."""
+    def _dispatch_all(self, parts: Generator[Records, None, _Value], known: int | None = None) -> _Value:
+        """Enter the records of a part of the log; return the generator's value.
+
+        Args:
+            known: those up to this physical offset, by their own account, are left out.
+        """
         while True:
             try:
-                self._dispatch(next(records))
+                records = next(parts)
             except StopIteration as stop:
                 self._dispatch_gathered()
-                stays_at: int | None = stop.value
-                return stays_at
+                value: _Value = stop.value
+                return value
+            above = None if known is None else records.rows["own_offset"] > known
+            if above is None or above.all():
+                self._dispatch(records)
+            elif above.any():
+                self._dispatch(records._replace(rows=records.rows[above]))
 
     def _dispatch(self, records: Records) -> None:
         """Enter records; those for queues once there are many, or `_dispatch_gathered` is called."""
@@ -538,7 +505,8 @@ class Simulation(Closable):
     def _fill_queue_table(self) -> None:
         """Next queue offsets and minima (`DefaultMessageStore#recoverTopicQueueTable`)."""
         assert self.log is not None
-        self.next_queue_offsets = self.sides.next_offsets()
+        assigned = self.sides.queues_of(self.sides.assigning)
+        self.next_queue_offsets = {name: queue.maximum() for name, queue in assigned.items()}
         for side in self.sides.sides:
             with self._obstacle():
                 for queue in side.queues.values():
@@ -572,10 +540,10 @@ class Simulation(Closable):
     def _database_side(self, database: QueueDatabase) -> LoadedSide:
         counts = {name: topic.write_queue_count or 0 for name, topic in self._topics.items()}
         truncates_all = self.rules.rocksdb_loads_all_ends
-        state = DatabaseState(database, self.rules, lambda name: truncates_all or 0 <= name[1] < counts.get(name[0], 0))
+        state = DatabaseState(
+            database,
+            self.rules,
+            lambda name: truncates_all or 0 <= name[1] < counts.get(name[0], 0),
+            database.dispatched or 0,
+        )
         return LoadedSide(lambda name, _is_batch: DatabaseQueueState(name, state), state)
-
-    def _batch_topics(self) -> frozenset[str]:
-        if not self.rules.batch_queues or self.sides.assigning.database is not None:
-            return frozenset()
-        return load.configured_batch_topics(self.topics_config, self.store)

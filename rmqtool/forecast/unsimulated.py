@@ -36,11 +36,7 @@ def _has_both_sides(store: Store) -> bool:
 
 
 _SETTINGS: Final = (
-    _Setting(
-        "duplicationEnable",
-        True,
-        "a start cuts the log off at the confirmed offset, often all of it",
-    ),
+    _Setting("duplicationEnable", True, "a start cuts the log off at the confirmed offset, often all of it"),
     _Setting("enableControllerMode", True, "a start dispatches and serves to the confirmed offset only"),
     _Setting("indexFileWriteEnable", False, "nothing enters index files"),
     _Setting("enableAcceleratedRecovery", True, "recovery begins where the queues in RocksDB end", _has_queue_database),

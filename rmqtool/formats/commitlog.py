@@ -75,12 +75,7 @@ def message_struct(sys_flag: int = 0, magic: int = MAGIC_V1) -> Struct:
 _VARIANTS: Final = {
     (magic, hosts): message_struct(hosts, magic)
     for magic in MESSAGE_MAGICS
-    for hosts in (
-        0,
-        system_flag.BORN_HOST_V6,
-        system_flag.STORE_HOST_V6,
-        system_flag.HOSTS_V6,
-    )
+    for hosts in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, system_flag.HOSTS_V6)
 }
 
 MESSAGE_V1: Final = Format(
@@ -114,7 +109,6 @@ BLANK: Final = Format(
 # Positions in a record of version 1 or 2 with IPv4 hosts; the fields up to the first host are there in every record.
 MAGIC_AT: Final = MESSAGE_V1.position("magic")
 BODY_CRC_AT: Final = MESSAGE_V1.position("body_crc")
-QUEUE_ID_AT: Final = MESSAGE_V1.position("queue_id")
 QUEUE_OFFSET_AT: Final = MESSAGE_V1.position("queue_offset")
 PHYSICAL_OFFSET_AT: Final = MESSAGE_V1.position("physical_offset")
 SYS_FLAG_AT: Final = MESSAGE_V1.position("sys_flag")

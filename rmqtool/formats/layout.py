@@ -6,6 +6,8 @@ once, as a `construct.Struct` whose fields carry a doc text; nothing here repeat
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -104,6 +106,21 @@ def size_of(declared: Any) -> int | None:
         return int(declared.sizeof())
     except construct.SizeofError:
         return None
+
+
+def size_before(name: str, tail_size: int) -> Callable[[Any], int]:
+    """Size of a field without a length of its own, which `tail_size` bytes follow to the end of the data."""
+
+    def size(context: Any) -> int:
+        if name in context:  # is built
+            return len(context[name])
+        stream: io.BytesIO = context._io  # noqa: SLF001 - construct's own name
+        position = stream.tell()
+        end = stream.seek(0, io.SEEK_END)
+        stream.seek(position)
+        return max(0, end - position - tail_size)
+
+    return size
 
 
 def _flat(struct: construct.Struct, prefix: str) -> list[tuple[str, Any, str]]:

@@ -51,7 +51,7 @@ class Connection(Closable):
         """Connect.
 
         Args:
-            answer_seconds: how long a request may take, if it is not told otherwise.
+            answer_seconds: how long a request may take.
 
         Raises:
             ConnectionLostError: nobody accepts the connection within 5 s.
@@ -72,14 +72,11 @@ class Connection(Closable):
         with suppress(OSError):
             self._socket.close()
 
-    def call(
-        self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"", seconds: float | None = None
-    ) -> Command:
+    def call(self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"") -> Command:
         """Send a request and wait for its answer, whatever its code is.
 
         Args:
             fields: values that are None are left out; booleans are written as Java writes them.
-            seconds: how long all of it may take.
 
         Raises:
             FrameError: the request is too long; nothing was sent.
@@ -89,7 +86,7 @@ class Connection(Closable):
         given = {name: value for name, value in (fields or {}).items() if value is not None}
         texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
         request = encode_frame(Command(code, self._number, texts, body))
-        deadline = time.monotonic() + (self._answer_seconds if seconds is None else seconds)
+        deadline = time.monotonic() + self._answer_seconds
         try:
             self._socket.settimeout(_left(deadline))
             self._socket.sendall(request)

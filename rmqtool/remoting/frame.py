@@ -23,7 +23,6 @@ _PREFIX_SIZE: Final = 8
 _JSON_FORM: Final = 0
 _BINARY_FORM: Final = 1
 _RESPONSE_BIT: Final = 1
-_LANGUAGE: Final = "PYTHON"
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def encode_frame(command: Command) -> bytes:
     header = msgspec.json.encode(
         {
             "code": command.code,
-            "language": _LANGUAGE,
+            "language": "PYTHON",
             "version": 0,
             "opaque": command.number,
             "flag": _RESPONSE_BIT if command.is_response else 0,

@@ -1,7 +1,8 @@
 """The requests that rmqtool sends: the route of a topic, the ends of a queue, sending and pulling messages.
 
 Broker: `RouteInfoManager#pickupTopicRouteData`, `AdminBrokerProcessor#getMaxOffset`, `SendMessageProcessor`,
-`PullMessageProcessor`.
+`PullMessageProcessor`. A server that refuses, or whose answer cannot be read, is an AnswerError; one that is away a
+ConnectionLostError.
 """
 
 from __future__ import annotations
@@ -110,25 +111,8 @@ def _topic_broker(name: str, address: str, queues: Mapping[str, Any]) -> TopicBr
     return TopicBroker(name, address, counts[0] if perm & READABLE else 0, counts[1] if perm & WRITABLE else 0)
 
 
-def max_queue_offset(broker: Connection, topic: str, queue_id: int) -> int:
-    """The offset that the next message of a queue gets, as far as the broker has dispatched its log.
-
-    Raises:
-        AnswerError, ConnectionLostError: the broker does not tell.
-    """
-    return _queue_offset(broker, RequestCode.GET_MAX_OFFSET, topic, queue_id)
-
-
-def min_queue_offset(broker: Connection, topic: str, queue_id: int) -> int:
-    """The offset of the first message that a queue holds.
-
-    Raises:
-        AnswerError, ConnectionLostError: the broker does not tell.
-    """
-    return _queue_offset(broker, RequestCode.GET_MIN_OFFSET, topic, queue_id)
-
-
-def _queue_offset(broker: Connection, code: RequestCode, topic: str, queue_id: int) -> int:
+def queue_offset(broker: Connection, code: RequestCode, topic: str, queue_id: int) -> int:
+    """The offset of a queue's first message (`GET_MIN_OFFSET`), or of its next one (`GET_MAX_OFFSET`) as dispatched."""
     answer = broker.call(code, {"topic": topic, "queueId": queue_id})
     what = f"{code.name} of queue {queue_id} of topic {topic}"
     _demand_success(answer, broker, what)
@@ -164,18 +148,14 @@ def send_message(broker: Connection, message: SentMessage, producer_group: str) 
     return SendAnswer(answer.code, answer.remark, queue_offset)
 
 
-def pull_records(broker: Connection, topic: str, queue_id: int, queue_offset: int, count: int = 32) -> PulledRecords:
-    """Read messages of a queue from an offset on; none where there is none. No consumer offset is noted.
-
-    Raises:
-        AnswerError, ConnectionLostError: the broker does not give them.
-    """
+def pull_records(broker: Connection, topic: str, queue_id: int, queue_offset: int) -> PulledRecords:
+    """Read messages of a queue from an offset on; none where there is none. No consumer offset is noted."""
     fields = {
         "consumerGroup": TOOLS_GROUP,
         "topic": topic,
         "queueId": queue_id,
         "queueOffset": queue_offset,
-        "maxMsgNums": count,
+        "maxMsgNums": 32,
         "sysFlag": PULL_SUBSCRIPTION,
         "commitOffset": 0,
         "suspendTimeoutMillis": 0,

@@ -20,18 +20,7 @@ from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
-from rmqtool.sides.compaction import (
-    FILES_MIN,
-    LOG_DIRECTORY,
-    QUEUE_DIRECTORY,
-    CompactedMessage,
-    CompactionWriter,
-    FileSizes,
-    broker_sizes,
-    compaction_findings,
-    configured_sizes,
-    keyed_messages,
-)
+from rmqtool.sides import compaction
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
@@ -41,8 +30,6 @@ from rmqtool.store.source import FilePart
 from rmqtool.store.view import Entry
 
 _WHY: Final = "rebuilt from the commit log and what the compacted topic still has"
-_REPLACED: Final = "replaced by the rebuilt files of the compacted topic"
-_AGAIN: Final = "a broker compacts again from the first message"
 _KINDS: Final = (FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE, FileKind.COMPACTION_LEFTOVER)
 
 
@@ -52,39 +39,38 @@ def plan_compaction(store: Store, rules: BrokerRules, staging: Path) -> PlannedR
     Raises:
         UnsupportedError: the version has no compacted topics.
         UnknownSizeError: nothing shows how large the files are.
-        UnreadableError: a file may not be read.
     """
     if not rules.compaction:
         raise UnsupportedError(f"{store.view.label}: brokers of version {rules.version} have no compacted topics")
-    findings = tuple(compaction_findings(store, rules, Account()))
-    wrong = sorted({_queue_of(finding.file) for finding in findings if finding.repair == REBUILD_COMPACTION})
-    if not wrong:
+    findings = tuple(compaction.compaction_findings(store, rules, Account()))
+    names: set[QueueName] = set()
+    for finding in findings:
+        if finding.repair == REBUILD_COMPACTION:
+            _, _, topic, queue_id, *_ = finding.file.split("/")
+            names.add((topic, int(queue_id)))
+    if not names:
         return PlannedRepair(findings=findings, notes=("compacted topics match the commit log",))
-    notes = [f"{topic}/{queue_id}: {text}" for (topic, queue_id), text in _write(store, wrong, staging)]
+    wrong = sorted(names)
+    notes = [f"{name[0]}/{name[1]}: {text}" for name, text in _write(store, wrong, staging)]
     return PlannedRepair(tuple(_steps(store, wrong, staging)), tuple(notes), findings)
 
 
-def _queue_of(path: str) -> QueueName:
-    _, _, topic, queue_id, *_ = path.split("/")
-    return topic, int(queue_id)
-
-
-def compaction_sizes(store: Store) -> FileSizes:
+def compaction_sizes(store: Store) -> compaction.FileSizes:
     """Bytes of the files of compacted topics.
 
     Raises:
         UnknownSizeError: nothing shows them.
     """
-    configured = configured_sizes(store.settings)
+    configured = compaction.configured_sizes(store.settings)
     if configured is not None:
         return configured
     log, queue = (
         infer_file_size([Segment(entry, int(entry.name)) for entry in store.files.get(kind, ())]) for kind in _KINDS[:2]
     )
-    if queue and queue % BATCH_UNIT_SIZE == 0 and log % queue == 0 and log >= FILES_MIN * queue:
-        return FileSizes(log, queue)
+    if queue and queue % BATCH_UNIT_SIZE == 0 and log % queue == 0 and log >= compaction.FILES_MIN * queue:
+        return compaction.FileSizes(log, queue)
     if store.uses_default_sizes:
-        return broker_sizes()
+        return compaction.broker_sizes()
     raise UnknownSizeError(
         f"{store.view.label}: nothing in the store shows the sizes of the files of compacted topics "
         "(compactionMappedFileSize, compactionCqMappedFileSize); give them with --broker-conf FILE",
@@ -100,11 +86,11 @@ def _write(store: Store, names: list[QueueName], folder: Path) -> Iterator[tuple
         queues = {name: _MergedQueue(store, name, folder) for name in names}
         for queue in queues.values():
             stack.callback(queue.close)
-        for name, message in keyed_messages(store, compacted, with_raw=True) if compacted else ():
+        for name, message in compaction.keyed_messages(store, compacted, with_raw=True) if compacted else ():
             if name in queues:
                 queues[name].append(message)
         for name, queue in queues.items():
-            queue.append_old(None)
+            queue.append(None)
             yield name, f"{queue.count} messages are written, {queue.from_log} of them from the commit log"
 
 
@@ -116,23 +102,21 @@ class _MergedQueue:
         self._old = _old_messages(store, name)
         self._next = next(self._old, None)
         self._store, self._name, self._folder = store, name, folder
-        self._writer: CompactionWriter | None = None
+        self._writer: compaction.CompactionWriter | None = None
 
-    def append(self, message: CompactedMessage) -> None:
-        """Append a message of the commit log, after older ones."""
-        self.append_old(message.queue_offset)
-        self.from_log += self._append(message)
-
-    def append_old(self, end: int | None) -> None:
-        while self._next is not None and (end is None or self._next.queue_offset < end):
+    def append(self, message: compaction.CompactedMessage | None) -> None:
+        """Append a message of the commit log, after older ones; None: those that are left."""
+        while self._next is not None and (message is None or self._next.queue_offset < message.queue_offset):
             self._append(self._next)
             self._next = next(self._old, None)
+        if message is not None:
+            self.from_log += self._append(message)
 
-    def _append(self, message: CompactedMessage) -> bool:
+    def _append(self, message: compaction.CompactedMessage) -> bool:
         if message.queue_offset < self._end:
             return False
         if self._writer is None:  # where nothing is written the sizes need not be known
-            self._writer = CompactionWriter(self._folder, self._name, compaction_sizes(self._store))
+            self._writer = compaction.CompactionWriter(self._folder, self._name, compaction_sizes(self._store))
         if not self._writer.append(message):
             return False
         self._end = message.queue_offset + 1
@@ -144,16 +128,16 @@ class _MergedQueue:
             self._writer.close()
 
 
-def _old_messages(store: Store, name: QueueName) -> Iterator[CompactedMessage]:
+def _old_messages(store: Store, name: QueueName) -> Iterator[compaction.CompactedMessage]:
     """Readable messages of a compacted queue's log, by queue offset: each file has a range of its own."""
 
-    def messages(segment: Segment, *, with_raw: bool) -> Iterator[CompactedMessage]:
-        of_topic = keyed_messages(store, {name[0]}, with_raw=with_raw, compacted=segment)
+    def messages(segment: Segment, *, with_raw: bool) -> Iterator[compaction.CompactedMessage]:
+        of_topic = compaction.keyed_messages(store, {name[0]}, with_raw=with_raw, compacted=segment)
         return (message for owner, message in of_topic if owner == name)
 
     firsts = []
     for entry in _entries(store, name):
-        if entry.path.startswith(LOG_DIRECTORY) and entry in store.files.get(FileKind.COMPACTION_LOG, ()):
+        if entry.path.startswith(compaction.LOG_DIRECTORY) and entry in store.files.get(FileKind.COMPACTION_LOG, ()):
             segment = Segment(entry, int(entry.name))
             firsts += [(first.queue_offset, segment) for first in islice(messages(segment, with_raw=False), 1)]
     for _, segment in sorted(firsts, key=itemgetter(0)):
@@ -162,7 +146,7 @@ def _old_messages(store: Store, name: QueueName) -> Iterator[CompactedMessage]:
 
 def _entries(store: Store, name: QueueName) -> Iterator[Entry]:
     """All files of a compacted queue, also those left by a compaction."""
-    folders = tuple(f"{root}/{name[0]}/{name[1]}/" for root in (LOG_DIRECTORY, QUEUE_DIRECTORY))
+    folders = tuple(f"{root}/{name[0]}/{name[1]}/" for root in (compaction.LOG_DIRECTORY, compaction.QUEUE_DIRECTORY))
     for kind in _KINDS:
         yield from (entry for entry in store.files.get(kind, ()) if entry.path.startswith(folders))
 
@@ -176,6 +160,6 @@ def _steps(store: Store, names: list[QueueName], folder: Path) -> Iterator[Step]
     for name in names:
         for entry in _entries(store, name):
             if entry.path not in paths and entry.is_file:
-                yield remove_file(view, entry.path, _REPLACED)
+                yield remove_file(view, entry.path, "replaced by the rebuilt files of the compacted topic")
     for entry in store.files.get(FileKind.COMPACTION_CHECKPOINT, ()):
-        yield remove_file(view, entry.path, _AGAIN)
+        yield remove_file(view, entry.path, "a broker compacts again from the first message")

@@ -73,7 +73,6 @@ _PLAIN_LOG: Final = "commitlog"
 _REMOVED: Final = (FileKind.INDEX, FileKind.CHECKPOINT, FileKind.DLEDGER)
 """Files that depend on more of a log than the offsets of its records, or belong to DLedger."""
 _MESSAGES: Final = "the messages of the DLedger log"
-_OFFSETS_CHANGED: Final = "the physical offsets of the plain commit log"
 _WITH_OFFSETS: Final = {
     FileKind.COMPACTION_LOG: "compacted topics",
     FileKind.ROCKSDB: "index, timers or transactions in RocksDB",
@@ -94,14 +93,10 @@ def plan_convert(
 ) -> PlannedRepair:
     """Build the missing queues of a side, and find the steps that leave the queues there only.
 
-    Args:
-        staging: an empty directory, which must stay until the plan is applied.
-
     Raises:
         UsageError: the version has no queues in RocksDB.
         RefusedError: the broker did not stop cleanly.
         UnsupportedError: the log is damaged, the library is missing, or topics have batch queues.
-        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     require_log(store)
     if not rules.rocksdb_queues and side is not QueueSide.FILE:
@@ -115,12 +110,14 @@ def plan_convert(
         raise UnsupportedError(f"{store.view.label}: topics have batch queues, which RocksDB does not keep")
     kind = store.queue_kind
     notes = [f"set {SETTINGS[side]} in the broker's properties file before the broker starts"]
-    steps: list[Step] = []
+    left, removed_why = tuple[FileKind, ...](), ""
     if kind != "file" and side is QueueSide.FILE:
-        steps += _remove(store, (FileKind.CONSUMEQUEUE_ROCKSDB,), "the consume queues are in files now")
+        left, removed_why = (FileKind.CONSUMEQUEUE_ROCKSDB,), "the consume queues are in files now"
     if kind != "rocksdb" and side is QueueSide.ROCKSDB:
-        removed = (FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT)
-        steps += _remove(store, removed, "the consume queues are in RocksDB now")
+        left = (FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT)
+        removed_why = "the consume queues are in RocksDB now"
+    entries = [entry for one in left for entry in store.files.get(one, ())]
+    steps: list[Step] = [remove_file(store.view, entry.path, removed_why) for entry in entries]
     why = "built from the commit log"
     if side is not QueueSide.ROCKSDB and (kind != "file" or side is QueueSide.FILE):
         built = build(store, rules, BuildRequest(lambda _topic, _queue_id: True, False), staging, options, on_progress)
@@ -141,12 +138,6 @@ def plan_convert(
     return PlannedRepair(tuple(steps), tuple(notes) if steps else ())
 
 
-def _remove(store: Store, kinds: tuple[FileKind, ...], why: str) -> Iterator[Step]:
-    for kind in kinds:
-        for entry in store.files.get(kind, ()):
-            yield remove_file(store.view, entry.path, why)
-
-
 def _ends_in_files(store: Store, rules: BrokerRules) -> Iterator[tuple[QueueKey, StoredEnd]]:
     """Last unit of each queue in files: where all its messages have expired, only that shows its next offset."""
     with OpenFiles(store.view) as files:
@@ -159,22 +150,14 @@ def _ends_in_files(store: Store, rules: BrokerRules) -> Iterator[tuple[QueueKey,
 
 
 def plan_from_dledger(
-    store: Store,
-    rules: BrokerRules,
-    staging: Path,
-    options: BuildOptions,
-    on_progress: OnProgress | None = None,
+    store: Store, rules: BrokerRules, staging: Path, options: BuildOptions, on_progress: OnProgress | None = None
 ) -> PlannedRepair:
     """Write a plain log with the messages of a DLedger log, build queues and index for it, and drop DLedger's files.
 
     Queue offsets stay, and so do the files of `config/`; physical offsets change.
 
-    Args:
-        staging: an empty directory, which must stay until the plan is applied.
-
     Raises:
         UnsupportedError: the log is damaged, or something that is not built again holds physical offsets.
-        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     log = _dledger_log(store, rules)
     folders = {name: staging / name for name in (_PLAIN_LOG, "places", "queues", "derived")}
@@ -211,7 +194,8 @@ def plan_from_dledger(
             steps.append(replace_file(store.view, step.path, step.content, step.why))
         else:
             steps.append(step)
-    steps += [replace_file(store.view, path, content, _OFFSETS_CHANGED) for path, content in kept.items()]
+    why = "the physical offsets of the plain commit log"
+    steps += [replace_file(store.view, path, content, why) for path, content in kept.items()]
     dledger = {entry.path for entry in store.files.get(FileKind.DLEDGER, ())}
     steps += [
         remove_file(store.view, path, "belongs to DLedger" if path in dledger else "leads to the DLedger log")
@@ -345,7 +329,6 @@ def write_plain_log(
 
     Raises:
         UnsupportedError: a file of the log is damaged, but for its end, or has a size of its own.
-        UnreadableError, WriteError: a file cannot be read or written.
     """
     written = PlainLog(places)
     size = log.data[0].size
@@ -358,30 +341,23 @@ def write_plain_log(
     with closing(_Writer(log.data[0], directory, written)) as writer:
         for number, segment in enumerate(log.data):
             with closing(log.store.view.open(segment.path)) as source:
-                for entry in _good_entries(log, segment, source, rules, written):
-                    writer.append(source, segment, entry)
+                for entry in read_entries(source, segment.start, rules):
+                    if isinstance(entry, BadRange) and segment is log.data[-1]:
+                        written.tail = entry.length
+                        continue
+                    if isinstance(entry, BadRange) or not entry.is_right:
+                        raise UnsupportedError(
+                            f"{log.store.view.label}: {segment.path} is damaged at byte {entry.file_position}: "
+                            "nothing is converted; copy the directory from another member of the group first"
+                        )
+                    written.last = entry.values["index"], entry.values["term"]
+                    if entry.record is not None:
+                        writer.append(source, segment, entry)
+                    else:
+                        written.left_out += 1
             if on_progress is not None:
                 on_progress(number + 1, len(log.data))
     return written
-
-
-def _good_entries(
-    log: DLedgerLog, segment: Segment, source: ByteSource, rules: BrokerRules, written: PlainLog
-) -> Iterator[LogEntry]:
-    for entry in read_entries(source, segment.start, rules):
-        if isinstance(entry, BadRange) and segment is log.data[-1]:
-            written.tail = entry.length
-        elif isinstance(entry, BadRange) or not entry.is_right:
-            raise UnsupportedError(
-                f"{log.store.view.label}: {segment.path} is damaged at byte {entry.file_position}: nothing is "
-                "converted; copy the directory from another member of the group first"
-            )
-        else:
-            written.last = entry.values["index"], entry.values["term"]
-            if entry.record is not None:
-                yield entry
-            else:
-                written.left_out += 1
 
 
 class _Writer:

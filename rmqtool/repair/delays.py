@@ -47,7 +47,6 @@ def plan_delays(
 
     Raises:
         UnsupportedError: the log is damaged, or messages are missing in the queues.
-        UnreadableError: a file may not be read.
     """
     with open_reader(store, rules) as reader:
         levels = delay_levels(reader, whole=whole, on_progress=on_progress)

@@ -25,12 +25,7 @@ from rmqtool.store.location import log_directories
 
 
 def gone_messages(before: Store, after: Store, steps: Sequence[Step]) -> Loss:
-    """Messages that queues or index point to, of which the log has no file, and to which nothing points afterwards.
-
-    Args:
-        before: the store as it is.
-        after: the store as the steps leave it.
-    """
+    """Messages that queues or index point to, of which the log has no file, and to which nothing points afterwards."""
     ranges = ranges_without_file(before, with_dledger_log(before).commitlog)
     touched = {step.path.rpartition("/")[0] for step in steps}
     names = {name for store in (before, after) for name, _, directory in queues_of(store) if directory in touched}

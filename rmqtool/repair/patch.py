@@ -128,10 +128,24 @@ def plan_patch(store: Store, request: PatchRequest) -> Patch:
             content = _copied(request.copy)
     new = _Structure(old.name, old.position, content, old.split)
     log = _readable(view, request.path) if kind_of(request.path) in _LOGS else None
-    inside = _record_around(log, request) if log is not None else ""
+    inside = ""
+    if log is not None and request.copy is None:
+        at, rows = log.start + request.file_position, log.rows
+        around = rows[(rows["physical_offset"] < at) & (at < rows["physical_offset"] + rows["size"])]
+        if around.size:
+            place = around[0]["physical_offset"] - log.start
+            inside = f", inside the message of {log.topic(around[0])} at {place}"
     steps = tuple(_steps(view, request.path, old, content, inside))
-    after = tuple(_after(old.fields, new))
-    loss = _loss(log, store, request.path, steps) if steps and log is not None else Loss()
+    after, loss = tuple(_after(old.fields, new)), Loss()
+    if steps and log is not None:  # what is readable now, and not afterwards
+        import numpy as np
+
+        patched = Overlay(view)
+        for step in steps:
+            patched.lay(step.path, step.file_position, step.content)
+        left = _readable(patched, request.path).rows
+        lost = log.rows[~np.isin(log.rows["physical_offset"], left["physical_offset"])]
+        loss = Loss(len(lost), int(lost["size"].sum()), dict(Counter(map(log.topic, lost))))
     return Patch(steps, loss, old.name, tuple(old.fields), after)
 
 
@@ -158,12 +172,8 @@ def _structure(store: Store, request: PatchRequest, source: ByteSource) -> _Stru
         return _unit(source, dledger.INDEX_UNIT, 0, at)
     if kind is FileKind.CONSUMEQUEUE_EXT:
         size = int.from_bytes(read_range(source, at, 2), "big", signed=True)
-        return _declared(
-            source,
-            consumequeue.EXTENSION_UNIT,
-            at,
-            (min(max(size, consumequeue.EXTENSION_HEAD_SIZE), source.size - at)),
-        )
+        length = min(max(size, consumequeue.EXTENSION_HEAD_SIZE), source.size - at)
+        return _declared(source, consumequeue.EXTENSION_UNIT, at, length)
     if kind in UNITS:
         return _unit(source, UNITS[kind], 0, at)
     if kind is FileKind.CONFIG:
@@ -323,33 +333,12 @@ def _shown(part: HexField) -> dict[str, Any]:
     return {name: row[name] for name in ("length", "hex", "hex_end", "value")}
 
 
-def _record_around(log: _IntactLog, request: PatchRequest) -> str:
-    """Describe the intact message that contains the position; empty without one."""
-    at = log.start + request.file_position
-    around = log.rows[(log.rows["physical_offset"] < at) & (at < log.rows["physical_offset"] + log.rows["size"])]
-    if request.copy is not None or not around.size:
-        return ""
-    return f", inside the message of {log.topic(around[0])} at {around[0]['physical_offset'] - log.start}"
-
-
 def _steps(view: StoreView, path: str, old: _Structure, content: bytes, inside: str) -> Iterable[WriteRange]:
     why = f"patch of {old.name} at {old.position}{inside}"
     for part in old.fields:
         piece = content[part.position : part.position + part.length]
         if piece != part.content:
             yield write_range(view, path, old.position + part.position, Literal(piece), why)
-
-
-def _loss(before: _IntactLog, store: Store, path: str, steps: Sequence[WriteRange]) -> Loss:
-    """Messages of the file that are readable now, and not afterwards."""
-    after = Overlay(store.view)
-    for step in steps:
-        after.lay(step.path, step.file_position, step.content)
-    import numpy as np
-
-    left = _readable(after, path).rows
-    lost = before.rows[~np.isin(before.rows["physical_offset"], left["physical_offset"])]
-    return Loss(len(lost), int(lost["size"].sum()), dict(Counter(map(before.topic, lost))))
 
 
 class _IntactLog(NamedTuple):

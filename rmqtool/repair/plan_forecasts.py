@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from rmqtool.repair.recover.log_steps import damage_in
 from rmqtool.store.directory import Store, size_assumptions
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import Closable
 
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
@@ -40,7 +41,7 @@ START_FILE_BYTES: Final = 1536
 """Memory of a simulated start for each file of the consume queues."""
 
 
-class PlanForecasts:
+class PlanForecasts(Closable):
     """Forecasts of the store as it is and as a plan would leave it; a context manager."""
 
     def __init__(
@@ -50,8 +51,8 @@ class PlanForecasts:
         rules: BrokerRules,
         options: ForecastOptions,
         on_note: Callable[[str], None],
-        repair: PlannedRepair | None = None,
-        possible: Sequence[str] = (),
+        repair: PlannedRepair,
+        possible: Sequence[str],
     ) -> None:
         """For a repair of a store, for a broker version.
 
@@ -63,15 +64,12 @@ class PlanForecasts:
         """
         self._store, self._after, self._rules = store, after, rules
         self._options, self._on_note = options, on_note
-        self._repair, self._possible = repair or PlannedRepair(), possible
-        self._shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
+        self._repair, self._possible = repair, possible
+        self._shared = SharedStarts(ReadCache(notes=None if options.cache is None else options.cache.notes))
         self._pool = ThreadPoolExecutor(_starts_at_once(len(after.files.get(FileKind.CONSUMEQUEUE, ()))))
         self._now: Future[ForecastAfter | None] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def look_now(self, begin: int | None) -> None:
@@ -100,9 +98,8 @@ class PlanForecasts:
             ),
             versions,
         )
-        after = {
-            version: forecast for version, forecast in zip(versions, forecasts, strict=True) if forecast is not None
-        }
+        by_version = zip(versions, forecasts, strict=True)
+        after = {version: forecast for version, forecast in by_version if forecast is not None}
         without = ", ".join(version for version in versions if version not in after)
         lacking = [f"not forecast: what a broker would do after the repair ({without})"] if without else []
         if not whole and begin is None:
@@ -156,22 +153,11 @@ class PlanForecasts:
         return simulation
 
     def _forecast(
-        self,
-        store: Store,
-        rules: BrokerRules,
-        begin: int | None,
-        *,
-        shared: SharedStarts,
-        whole: bool = True,
+        self, store: Store, rules: BrokerRules, begin: int | None, *, shared: SharedStarts, whole: bool = True
     ) -> ForecastAfter | None:
         """Forecast of a version; None where it cannot be made, or would read much more than was read so far."""
-        options = replace(
-            self._options,
-            count_whole_log=None if whole else False,
-            count_from=begin,
-            count_index=False,
-            lists_queues=False,
-        )
+        options = replace(self._options, count_whole_log=None if whole else False, count_from=begin)
+        options = replace(options, count_index=False, lists_queues=False)
         try:
             if begin is not None and rules.version != self._rules.version:
                 starts_at = scan_begin(store, rules, options)
@@ -183,14 +169,9 @@ class PlanForecasts:
         except RmqtoolError as error:
             self._on_note(f"no forecast for {rules.version}: {error}")
             return None
-        lost = forecast.lost
+        lost, without_log = forecast.lost, forecast.messages_without_log
         return ForecastAfter(
-            forecast.starts,
-            lost.messages,
-            lost.by_topic,
-            forecast.why_not,
-            forecast.messages_without_log,
-            forecast.deleted_topics,
+            forecast.starts, lost.messages, lost.by_topic, forecast.why_not, without_log, forecast.deleted_topics
         )
 
 

@@ -23,7 +23,6 @@ from rmqtool.repair.derived.result import (
     checkpoint_steps,
 )
 from rmqtool.repair.machine.plan import PlannedRepair
-from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.remaining import READ_AGAIN_MAX
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.sides.dledger import dledger_findings
@@ -60,10 +59,6 @@ class RebuildChoice:
             return bool(getattr(self, part))
         return self.topics is None or part == "queues"
 
-    def includes_index(self, store: Store) -> bool:
-        """True if the index is built: one that the broker does not make is built only on explicit request."""
-        return self.index or (self.includes("index") and store.settings.makes_index is not False)
-
 
 def plan_rebuild(
     store: Store,
@@ -77,12 +72,10 @@ def plan_rebuild(
     """Build into the staging directory, and find the steps that bring it into the store.
 
     Args:
-        staging: an empty directory, which must stay until the plan is applied.
         runner: what reads the log, and writes queues and index; None: threads of this process.
 
     Raises:
         UnsupportedError: the log is damaged, or of a kind that is not read; nothing can be rebuilt from it.
-        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or BuildOptions()
     store = with_dledger_log(store) if rules.dledger else store
@@ -101,9 +94,9 @@ def plan_rebuild(
     options = replace(options, keeps_keys=log_bytes <= READ_AGAIN_MAX)
     in_database = store.queue_database is not None
     queue_filter = _chosen(choice) if with_queues and not in_database else None
-    built = build(
-        store, rules, BuildRequest(queue_filter, choice.includes_index(store)), staging, options, on_progress, runner
-    )
+    # An index that the broker does not make is built only on explicit request.
+    with_index = choice.index or (choice.includes("index") and store.settings.makes_index is not False)
+    built = build(store, rules, BuildRequest(queue_filter, with_index), staging, options, on_progress, runner)
     require_intact(built)
     again: Mapping[str, int] = built.again
     steps, notes = [*built.steps(WHY, WHY)], [*notes, *built.notes()]
@@ -117,7 +110,14 @@ def plan_rebuild(
     stays = None
     is_due = steps or store.has_abort or store.first(FileKind.CHECKPOINT) is None
     if choice.checkpoint or (choice.is_whole and is_due):
-        stays = _hand_off(rules, choice, built, steps)
+        stays = abort_reason(store, rules) if store.has_abort else None
+        if built.bad is not None and store.has_abort:
+            stays = stays or "the end of the commit log is not clean: rmqtool recover truncates it"
+        if not choice.is_whole and store.has_abort:
+            stays = stays or ONLY_A_PART
+        if stays is None:
+            steps += checkpoint_steps(store, rules, built.last_record, built.log_end)
+            steps += abort_steps(store)
     elif store.has_abort:
         stays = ONLY_A_PART
     return PlannedRepair(tuple(steps), tuple(notes), abort_stays=stays, again=again)
@@ -164,20 +164,6 @@ def require_intact(built: BuildResult) -> None:
             f"the commit log is damaged at {place} ({what}, {length} bytes): nothing is rebuilt, because the messages "
             "after the damage would be missing; run rmqtool salvage first"
         )
-
-
-def _hand_off(rules: BrokerRules, choice: RebuildChoice, built: BuildResult, steps: list[Step]) -> str | None:
-    """Append steps for checkpoint and `abort`; return why the latter stays."""
-    store = built.store
-    stays = abort_reason(store, rules) if store.has_abort else None
-    if built.bad is not None and store.has_abort:
-        stays = stays or "the end of the commit log is not clean: rmqtool recover truncates it"
-    if not choice.is_whole and store.has_abort:
-        stays = stays or ONLY_A_PART
-    if stays is None:
-        steps += checkpoint_steps(store, rules, built.last_record, built.log_end)
-        steps += abort_steps(store)
-    return stays
 
 
 def _chosen(choice: RebuildChoice) -> Callable[[str, int], bool]:

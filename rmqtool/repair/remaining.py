@@ -19,7 +19,7 @@ from rmqtool.findings.registry import BY_ID
 from rmqtool.repair.derived.log_window import window_of
 from rmqtool.repair.machine.plan import PlannedRepair, Remaining
 from rmqtool.repair.machine.steps import Step, WriteRange
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.sides.kinds import PLANS, side_kinds
 from rmqtool.store.config.config_json import TOPICS
 from rmqtool.store.directory import Store
@@ -70,19 +70,18 @@ def check_planned(
     *,
     threads: int = 1,
     read_again_max: int = READ_AGAIN_MAX,
-    digest: LogDigest | None = None,
+    cache: RowCache | None = None,
 ) -> PlanCheck:
     """Check a store as a plan leaves it.
 
     Args:
-        after: the store with the steps of the plan done.
         read_again_max: bytes of the log that may be read.
-        digest: is told what is seen of the log.
+        cache: is told what is seen of the log.
     """
     part, depth = scope_of(after, planned.begin, read_again_max)
     findings: list[Finding] = []
     is_all = part is after and depth is Depth.FULL
-    options = VerifyOptions(depth=depth, threads=threads, digest=digest, timer=part is after)
+    options = VerifyOptions(depth=depth, threads=threads, cache=cache, timer=part is after)
     verify_store(part, rules, options, findings.append)
     if depth is not Depth.FULL:
         findings += [
@@ -110,17 +109,17 @@ def check_applied(
     begin: int | None,
     named: Sequence[Remaining],
     explained: AbstractSet[tuple[str, str]] = frozenset(),
-    digest: LogDigest | None = None,
+    cache: RowCache | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Check queues and index of a repaired store; return a summary, and ids of findings that the plan did not name.
 
     Args:
         begin, explained: see `PlannedRepair`.
-        digest: recalls what was seen of files that nobody has touched since.
+        cache: recalls what was seen of files that nobody has touched since.
     """
     part, _ = scope_of(store, begin)
     findings: list[Finding] = []
-    summary = verify_store(part, rules, VerifyOptions(depth=Depth.STRUCTURE, digest=digest), findings.append)
+    summary = verify_store(part, rules, VerifyOptions(depth=Depth.STRUCTURE, cache=cache), findings.append)
     known = explained | {(left.finding.id, left.finding.file) for left in named}
     wrong = (
         finding for finding in findings if finding.severity is not Severity.NOTE and not finding.file.startswith(OWN)

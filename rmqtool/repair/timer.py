@@ -34,8 +34,6 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import FilePart
 
 _WHY: Final = "rebuilt with the messages that wait"
-_UNREADABLE_METRICS: Final = "statistics that a broker cannot read, with which it does not start"
-_LEFT_OVER: Final = "replaced by the rebuilt timer"
 _PAGE: Final = 4096
 
 
@@ -50,7 +48,6 @@ def plan_timer(
     Raises:
         UnsupportedError: nothing shows which messages wait.
         UnknownSizeError: nothing shows how large the timer log's files are.
-        UnreadableError: a file may not be read.
     """
     if not is_timer_checked(store, rules):
         why = "is not made of files" if rules.timer else f"is not known to brokers of version {rules.version}"
@@ -69,7 +66,8 @@ def plan_timer(
     metrics: tuple[Step, ...] = ()
     if any(finding.file == TIMER_METRICS for finding in findings):  # a broker counts again from nothing
         paths = (TIMER_METRICS, f"{TIMER_METRICS}.bak")
-        metrics = tuple(remove_file(store.view, path, _UNREADABLE_METRICS) for path in paths)
+        why = "statistics that a broker cannot read, with which it does not start"
+        metrics = tuple(remove_file(store.view, path, why) for path in paths)
     of_timer = [finding for finding in findings if finding.file != TIMER_METRICS]
     if all(finding.repair is None or finding.severity is Severity.NOTE for finding in of_timer):
         return PlannedRepair(metrics, ("the timer matches the commit log",), findings)
@@ -123,4 +121,4 @@ def _steps(store: Store, staging: Path, rows: str) -> Iterator[Step]:
     for kind in (FileKind.TIMER_WHEEL, FileKind.TIMER_LOG):
         for entry in store.files.get(kind, ()):
             if entry.path not in paths:
-                yield remove_file(view, entry.path, _LEFT_OVER)
+                yield remove_file(view, entry.path, "replaced by the rebuilt timer")

@@ -21,23 +21,8 @@ from rmqtool.formats.properties import REAL_TOPIC, SHARDING_KEY, TIMER_OUT_MS
 from rmqtool.formats.system_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 from rmqtool.repair.machine.plan import PlannedRepair, view_over
 from rmqtool.repair.machine.steps import create_file, replace_file
-from rmqtool.store.config.config_json import (
-    COMPACTION,
-    CONSUMER_OFFSETS,
-    TOPICS,
-    ConfigFile,
-    ConfigState,
-    config_bytes,
-    consumer_offsets,
-    misnamed_topics,
-    named_topics,
-    next_version,
-    sound_entries,
-    table_of,
-    topic_entry,
-    topics,
-    whole_topics,
-)
+from rmqtool.store.config import config_json
+from rmqtool.store.config.config_json import ConfigFile, ConfigState
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.file_kinds import FileKind
@@ -47,10 +32,7 @@ QUEUE_ID_MAX: Final = 65_535
 """A larger one is no topic's: its number of queues would keep every client busy."""
 QUEUES_READ, MESSAGES_READ = 16, 8
 """Of each topic, and of each of these queues: the newest messages, which show the type."""
-_NO_QUEUES: Final = "the store has no consume queues, which show the topics"
-_ADD_ONE: Final = "rebuild --topic with its name"
 _WHY: Final = "adds the topics that have queues and are missing in it"
-_WHY_NAMED: Final = "corrects its entries"
 _PROPERTY_OF_TYPE: Final = ((REAL_TOPIC, "DELAY"), (TIMER_OUT_MS, "DELAY"), (SHARDING_KEY, "FIFO"))
 _NORMAL: Final = "NORMAL"
 
@@ -67,43 +49,48 @@ def plan_topics(store: Store, rules: BrokerRules, restored: frozenset[str] | Non
     Raises:
         UnsupportedError: the topics are in RocksDB, or there are no queues, or they are in RocksDB and the library
             that reads it is missing.
-        UnreadableError: a file may not be read.
     """
-    config = read_config(store.view, TOPICS)
+    config = read_config(store.view, config_json.TOPICS)
     if config.is_database:
         text = "rmqtool does not change it: create the topics with mqadmin updateTopic once the broker runs"
         raise UnsupportedError(f"{config.read_path}: the topics are in RocksDB, and {text}")
     if config.state is ConfigState.UNREADABLE:
         raise UnreadableError("; ".join(config.problems))
     value, named = _with_right_entries(config)
-    table = table_of(replace(config, value=value), "topicConfigTable")
-    known, whole = topics(replace(config, value=value)), whole_topics(config)
+    table = config_json.table_of(replace(config, value=value), "topicConfigTable")
+    known, whole = config_json.topics(replace(config, value=value)), config_json.whole_topics(config)
     compacted = {entry.path.split("/")[2] for entry in store.files.get(FileKind.COMPACTION_LOG, ())}
     needed = {topic for topic, _ in store.batch_queues} if rules.batch_queues else set[str]()
     entries, notes = dict[str, Any](), list(named)
     with open_reader(store, rules) as reader:
         for topic, queue_ids in _queues_by_topic(reader, known):
             if whole is not None and restored is not None and topic not in {*needed, *restored}:
-                notes.append(f"topic {topic}: not added, for {config.read_path} is whole; {_ADD_ONE} adds it")
+                notes.append(
+                    f"topic {topic}: not added, for {config.read_path} is whole; rebuild --topic with its name adds it"
+                )
                 continue
             count = max(queue_ids) + 1
             attributes, note = _attributes(reader, topic, queue_ids, compacted) if rules.batch_queues else (None, "")
-            entries[topic] = topic_entry(topic, count, attributes)
+            entries[topic] = config_json.topic_entry(topic, count, attributes)
             queues = "1 queue" if count == 1 else f"{count} queues"
             notes.append(f"topic {topic}: guessed {queues} (the highest queue id is {count - 1}), perm 6{note}")
         if not reader.queues():
-            raise UnsupportedError(f"{_NO_QUEUES}: run rmqtool recover first, then rebuild the topics")
+            raise UnsupportedError(
+                "the store has no consume queues, which show the topics: run rmqtool recover first, then rebuild the "
+                "topics"
+            )
     if not entries and not named:
         return PlannedRepair(notes=tuple(notes) or (f"{config.read_path} has all topics that have queues",))
+    if entries:
+        notes.append("correct a guess with mqadmin updateTopic or updateTopicPerm once the broker runs")
     content = {
         **value,
-        "dataVersion": next_version(value.get("dataVersion")),
+        "dataVersion": config_json.next_version(value.get("dataVersion")),
         "topicConfigTable": {**table, **entries},
     }
     make = create_file if config.state is ConfigState.ABSENT else replace_file
-    step = make(store.view, TOPICS, Literal(config_bytes(content)), _WHY if entries else _WHY_NAMED)
-    if entries:
-        notes.append("correct a guess with mqadmin updateTopic or updateTopicPerm once the broker runs")
+    why = _WHY if entries else "corrects its entries"
+    step = make(store.view, config_json.TOPICS, Literal(config_json.config_bytes(content)), why)
     return PlannedRepair((step,), tuple(notes))
 
 
@@ -112,15 +99,16 @@ def _with_right_entries(config: ConfigFile) -> tuple[dict[Any, Any], list[str]]:
 
     Of a file that a broker refuses because of some entries, the others are newer than the copy.
     """
-    sound, value = sound_entries(config), dict(config.value or config.refused or {})
-    value["topicConfigTable"] = table = {**table_of(config, "topicConfigTable"), **sound}
+    sound, value = config_json.sound_entries(config), dict(config.value or config.refused or {})
+    value["topicConfigTable"] = table = {**config_json.table_of(config, "topicConfigTable"), **sound}
     notes = []
     if config.refused is not None:
         refused = replace(config, value=None)
-        odd = named_topics(refused) - named_topics(replace(refused, refused={"topicConfigTable": sound}))
+        of_sound = replace(refused, refused={"topicConfigTable": sound})
+        odd = config_json.named_topics(refused) - config_json.named_topics(of_sound)
         notes = [f"topic {topic}: its entry is not that of a topic" for topic in sorted(odd)]
         notes.append(f"the other entries of the file stay: {len(sound)}")
-    misnamed = misnamed_topics(replace(config, value=value))
+    misnamed = config_json.misnamed_topics(replace(config, value=value))
     for key in [key for key in table if str(key) in misnamed]:
         name = misnamed[str(key)]
         table[key] = {**table[key], "topicName": str(key)}
@@ -131,15 +119,8 @@ def _with_right_entries(config: ConfigFile) -> tuple[dict[Any, Any], list[str]]:
 def with_restored_topics(
     store: Store, rules: BrokerRules, planned: PlannedRepair, restored: frozenset[str] | None
 ) -> PlannedRepair:
-    """A plan with the entries of deleted topics that have queues, or whose queues it brings back.
-
-    Args:
-        restored: topics that a person wants back; None: all of them.
-
-    Raises:
-        UnreadableError: a file may not be read.
-    """
-    whole = whole_topics(read_config(store.view, TOPICS))
+    """A plan with the entries of deleted topics that have queues, or whose queues it brings back."""
+    whole = config_json.whole_topics(read_config(store.view, config_json.TOPICS))
     planned = replace(planned, restored=restored)
     if whole is None or (restored is not None and restored <= whole):
         return planned
@@ -159,7 +140,9 @@ def _queues_by_topic(reader: Reader, known: Collection[str]) -> Iterator[tuple[s
     for topic, queue_id in reader.queues():
         if topic not in known and not is_broker_topic(topic) and 0 <= queue_id <= QUEUE_ID_MAX:
             queues.setdefault(topic, set()).add(queue_id)
-    for (topic, _), offsets in consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS)).items():
+    for (topic, _), offsets in config_json.consumer_offsets(
+        read_config(reader.store.view, config_json.CONSUMER_OFFSETS)
+    ).items():
         if topic in queues:
             queues[topic].update(queue_id for queue_id in offsets if 0 <= queue_id <= QUEUE_ID_MAX)
     for topic, queue_ids in sorted(queues.items()):
@@ -174,7 +157,7 @@ def _attributes(
     if any(name == topic for name, _ in reader.store.batch_queues):
         attributes["queue.type"] = "BatchCQ"
     if topic in compacted:
-        attributes["cleanup.policy"] = COMPACTION
+        attributes["cleanup.policy"] = config_json.COMPACTION
     note = "".join(f", {name} {value} (shown by its files)" for name, value in attributes.items())
     if topic.startswith("%"):
         return attributes, note  # of a group, for retries

@@ -11,9 +11,9 @@ from rmqtool.engine.reading.record import Record, SingleRecord, decode_record
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.engine.segments.log import RecordLocation
 from rmqtool.errors import AnswerError, ConnectionLostError, UsageError
-from rmqtool.formats.remoting import ResponseCode
+from rmqtool.formats.remoting import RequestCode, ResponseCode
 from rmqtool.remoting.connection import NAME_SERVER_PORT, Connection, parse_address
-from rmqtool.remoting.requests import TopicBroker, max_queue_offset, pull_records, topic_route
+from rmqtool.remoting.requests import TopicBroker, pull_records, queue_offset, topic_route
 from rmqtool.replay.journal import TargetQueue
 from rmqtool.store.source import Closable
 
@@ -62,12 +62,7 @@ class Cluster(Closable):
         raise lost
 
     def queues(self, topic: str) -> list[TargetQueue]:
-        """The queues that may be written, by broker and number.
-
-        Raises:
-            AnswerError: there are none.
-            ConnectionLostError: no name server answers.
-        """
+        """The queues that may be written, by broker and number; AnswerError where there are none."""
         route = self.route(topic)
         if not route:
             raise AnswerError(
@@ -102,12 +97,8 @@ class Cluster(Closable):
             connection.close()
 
     def end(self, queue: TargetQueue) -> int:
-        """The offset of a queue's next message.
-
-        Raises:
-            AnswerError, ConnectionLostError: the broker does not tell.
-        """
-        return max_queue_offset(self.broker(queue), queue.topic, queue.queue_id)
+        """The offset of a queue's next message."""
+        return queue_offset(self.broker(queue), RequestCode.GET_MAX_OFFSET, queue.topic, queue.queue_id)
 
     def messages(self, queue: TargetQueue, queue_offset: int) -> Iterator[Record]:
         """The messages of a queue from an offset on, before which all were acknowledged, up to its present end.

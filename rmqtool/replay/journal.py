@@ -72,9 +72,7 @@ class _Change(msgspec.Struct):
     Attributes:
         queues: broker and number of the queues of each new topic.
         ends: the ends that differ, by the number of their queue: queues count in the order in which lines name them.
-        sent: the counts that differ.
-        not_sent: likewise.
-        refusals: those that came after.
+        sent, not_sent: the counts that differ.
     """
 
     store: int
@@ -177,13 +175,10 @@ class ReplayJournal(Closable):
             raise WriteError(f"{path}: {reason(error)}") from error
         try:
             self._lock(path)
-            self._append(self._header())
+            self._append(_line(_JournalHeader(FORMAT, self.id, self._request)))
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-
-    def _header(self) -> bytes:
-        return _line(_JournalHeader(FORMAT, self.id, self._request))
 
     def _lock(self, path: Path) -> None:
         try:
@@ -225,7 +220,8 @@ class ReplayJournal(Closable):
 
     def _rewrite(self, path: Path) -> None:
         """Replace the file by one with the same state in a single line, atomically; the lock stays held."""
-        content, descriptor = self._header() + _line(_WrittenState().change_to(self.state)), -1
+        header, change = _JournalHeader(FORMAT, self.id, self._request), _WrittenState().change_to(self.state)
+        content, descriptor = _line(header) + _line(change), -1
         try:
             with replaced_own(path, OwnFile.REPLAY_STATE) as file:
                 os.fchmod(file.fileno(), os.fstat(self._descriptor).st_mode & 0o777)

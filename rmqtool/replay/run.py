@@ -84,7 +84,10 @@ class Replay:
             UnreadableError, WriteError: a store or the journal fails.
         """
         if self._journal.was_there and not self.state.is_complete:
-            self._find_sent()
+            # An earlier run may have sent messages after its journal's last line.
+            time.sleep(SETTLE_SECONDS)
+            for queue in self.state.ends:
+                self._there |= self._patiently(partial(self._look, queue), queue)
         try:
             while self.state.store < len(stores):
                 self._store(stores[self.state.store], on_progress)
@@ -224,12 +227,6 @@ class Replay:
                     raise
             time.sleep(pause)
             pause = min(2 * pause, _PAUSES[1])
-
-    def _find_sent(self) -> None:
-        """Search the new queues for messages that an earlier run sent after its journal's last line."""
-        time.sleep(SETTLE_SECONDS)
-        for queue in self.state.ends:
-            self._there |= self._patiently(partial(self._look, queue), queue)
 
     def _look(self, queue: TargetQueue) -> dict[tuple[int, int], tuple[TargetQueue, int]]:
         """Messages of this replay that a queue holds after the state's end, by store and physical offset."""

@@ -22,7 +22,6 @@ DEFAULT_PORT: Final = 10912
 BODY_MAX: Final = 4 << 20
 """Bytes of a body; a slave's buffer takes no more (`HAClient.READ_MAX_BUFFER_SIZE`)."""
 _READ_SIZE: Final = 1 << 20
-_PORT_MAX: Final = 65535
 
 
 class MasterLostError(RmqtoolError):
@@ -83,7 +82,7 @@ def parse_address(text: str, default_port: int = DEFAULT_PORT) -> MasterAddress:
     if not host or (":" in host and not host.startswith("[")):
         host, port = text, ""
     host = host.removeprefix("[").removesuffix("]")
-    if not host or (port and not (port.isascii() and port.isdecimal() and 0 < int(port) <= _PORT_MAX)):
+    if not host or (port and not (port.isascii() and port.isdecimal() and 0 < int(port) <= 65535)):
         raise UsageError(f"{text!r}: not HOST or HOST:PORT")
     return MasterAddress(host, int(port) if port else default_port)
 

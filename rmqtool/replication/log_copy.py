@@ -90,6 +90,8 @@ class _LogCopyFile(NamedTuple):
 class LogCopy:
     """The end of a copy's log, open for appending. Offsets are physical.
 
+    Writing raises MismatchError where the copy has other bytes in that place, WriteError where the disk takes nothing.
+
     Attributes:
         start: of the first byte; None before there is a file.
         end: after the last whole record, or the blank after it.
@@ -140,32 +142,18 @@ class LogCopy:
         return self._file is None and self.start in (None, self.end)
 
     @property
-    def room(self) -> int | None:
-        """Bytes from the end to the end of the file; None where the file's size is an assumption."""
-        return self.file_size - (self.end - (self.start or 0)) % self.file_size if self.is_size_known else None
-
-    @property
     def request_offset(self) -> int:
         """Where to ask a master to start, so that it sends a part again that the copy has. Never 0, the last file."""
         return max(1, self.end if self.recent.first is None else self.recent.first)
 
     def append(self, records: bytes | bytearray, first_ms: int, last_ms: int) -> None:
-        """Write whole records, which fit into the file.
-
-        Raises:
-            MismatchError: other bytes stand in their place.
-            WriteError: the disk does not take them.
-        """
+        """Write whole records, which fit into the file."""
         self._write(records)
         self.recent.note(self.end, first_ms, last_ms)
         self.end += len(records)
 
     def end_file(self, blank: bytes | bytearray) -> None:
-        """Write the blank that ends the file, with all that follows it there.
-
-        Raises:
-            MismatchError, WriteError: as for `append`.
-        """
+        """Write the blank that ends the file, with all that follows it there."""
         assert self.start is not None, blank
         if not self.is_size_known:
             self.file_size, self.is_size_known = self.end + len(blank) - self.start, True
@@ -215,11 +203,7 @@ class LogCopy:
         return physical_offset < self.end or is_intact
 
     def sync(self) -> None:
-        """Return once all that was appended is on the disk.
-
-        Raises:
-            WriteError: it is not.
-        """
+        """Return once all that was appended is on the disk."""
         for path in sorted(self._unsynced):
             self._sink.sync(path)
         self._unsynced.clear()

@@ -35,9 +35,6 @@ _OTHER_PROTOCOL: Final = (
 )
 _POLL_SECONDS: Final = 0.02
 
-OnWait = Callable[[], None]
-"""Called repeatedly while waiting for the master; an exception from it ends the wait."""
-
 
 @dataclass(frozen=True)
 class ArrivedBlock:
@@ -57,6 +54,96 @@ class ArrivedBlock:
         return self.physical_offset + len(self.content)
 
 
+@dataclass(frozen=True)
+class Master:
+    """A master, asked over connections of their own; each question raises MasterLostError where it does not answer.
+
+    Attributes:
+        on_wait: called repeatedly while waiting for it; an exception from it ends the wait.
+    """
+
+    address: MasterAddress
+    timing: Timing
+    on_wait: Callable[[], None]
+
+    def first_transfers(self, connection: MasterConnection) -> list[Transfer]:
+        """First frames over a connection, data or a heartbeat."""
+        deadline = time.monotonic() + self.timing.silence
+        try:
+            while time.monotonic() < deadline:
+                self.on_wait()
+                if transfers := connection.receive(0.5):
+                    return transfers
+        except MasterLostError as error:
+            if connection.received_bytes:
+                raise
+            # A master of controller mode waits for a handshake, and closes on a report (`AutoSwitchHAConnection`).
+            raise MasterLostError(f"{error}, and sent nothing before; {_OTHER_PROTOCOL}") from error
+        raise MasterLostError(f"{connection.address}: the master sends nothing; {_OTHER_PROTOCOL}")
+
+    def last_file_start(self) -> int:
+        """Physical offset at which the last file of the log starts."""
+        with MasterConnection(self.address, 0, self.timing) as connection:
+            return self.first_transfers(connection)[0].physical_offset
+
+    def find_log_start(self, file_size: int | None) -> int:
+        """Physical offset of the first byte that the master has.
+
+        Args:
+            file_size: bytes of its files, where that is known.
+        """
+        last_start = self.last_file_start()
+        if last_start == 0:
+            return 0
+        asked_at = time.monotonic()
+        if self._has([1]):
+            return 0  # the first byte of a log that starts at 0 is the first of a size, and 0
+        while time.monotonic() - asked_at < SETTLE_SECONDS * self.timing.report / Timing().report:
+            self.on_wait()
+            time.sleep(0.1)
+        step = file_size or (DEFAULT_LOG_FILE_SIZE if last_start % DEFAULT_LOG_FILE_SIZE == 0 else 1)
+        start = self._search(0, last_start, step)
+        if step == 1 or file_size is not None or not self._has([start - 1]):
+            return start
+        return self._search(start - step, start - 1, 1)
+
+    def _search(self, absent: int, present: int, step: int) -> int:
+        """Lowest offset that exists, between one that does not and one that does, some steps below the latter."""
+        while present - absent > step:
+            count = (present - absent - 1) // step
+            chosen = sorted({present - step * (1 + count * index // PROBES) for index in range(PROBES)} - {present})
+            chosen = [physical_offset for physical_offset in chosen if physical_offset > absent] or [present - step]
+            there = self._has(chosen)
+            absent = max([absent, *(start for start in chosen if start not in there)])
+            present = min([present, *(start for start in there if start > absent)])
+        return present
+
+    def _has(self, physical_offsets: list[int]) -> set[int]:
+        """Those of some offsets from which the master sends its log."""
+        with ExitStack() as stack:
+            waiting = {
+                physical_offset: stack.enter_context(MasterConnection(self.address, physical_offset, self.timing))
+                for physical_offset in physical_offsets
+            }
+            there: set[int] = set()
+            deadline = time.monotonic() + self.timing.silence
+            while waiting and time.monotonic() < deadline:
+                self.on_wait()
+                for physical_offset, connection in list(waiting.items()):
+                    if transfers := connection.receive(_POLL_SECONDS):
+                        del waiting[physical_offset]
+                        connection.close()
+                        if transfers[0].body:
+                            there.add(physical_offset)
+                if there:  # the log has no holes: whatever comes after is there too
+                    for physical_offset in [start for start in waiting if start > min(there)]:
+                        waiting.pop(physical_offset).close()
+                        there.add(physical_offset)
+            if waiting:
+                raise MasterLostError(f"{self.address}: no answer to a request for offset {min(waiting)}")
+        return there
+
+
 class MasterLog(Closable):
     """The log of a master from the end of a copy on.
 
@@ -65,15 +152,7 @@ class MasterLog(Closable):
         is_idle: whether the master has said that it has nothing more, and sent nothing since.
     """
 
-    def __init__(
-        self,
-        address: MasterAddress,
-        copy: LogCopy,
-        checker: RecordChecker,
-        status: MirrorStatus,
-        timing: Timing,
-        on_wait: OnWait,
-    ) -> None:
+    def __init__(self, master: Master, copy: LogCopy, checker: RecordChecker, status: MirrorStatus) -> None:
         """Connect, and receive the first bytes.
 
         Args:
@@ -83,8 +162,7 @@ class MasterLog(Closable):
             MasterLostError: the master does not answer.
             DivergedError: it does not have what the copy ends with, or what follows that.
         """
-        self._address, self._copy, self._checker, self._status = address, copy, checker, status
-        self._timing, self._on_wait = timing, on_wait
+        self._master, self._copy, self._checker, self._status = master, copy, checker, status
         self.end = self._copy_end = copy.end
         self.is_idle = self._is_caught_up = False
         self._file_start = copy.start or 0
@@ -98,8 +176,8 @@ class MasterLog(Closable):
         elif self.end:
             self._at = self.end
         else:  # 0 means the last file, so that a log with more than one is asked for from its second byte
-            self._at = 0 if last_file_start(address, timing, on_wait) == 0 else 1
-        self.connection = MasterConnection(address, self._at, timing)
+            self._at = 0 if master.last_file_start() == 0 else 1
+        self.connection = MasterConnection(master.address, self._at, master.timing)
         try:
             self._first = self._first_transfers()
         except BaseException:
@@ -162,14 +240,14 @@ class MasterLog(Closable):
         """First frames of the master; a heartbeat for an offset of the copy means that the master does not have it."""
         end, request = self._copy_end, self._at
         try:
-            transfers = first_transfer(self.connection, self._timing, self._on_wait)
+            transfers = self._master.first_transfers(self.connection)
         except MasterLostError:
             if end <= request:
                 raise
             transfers = []  # 4.9.7 closes where an offset after its log's end is asked for
         if transfers and transfers[0].body:
             return transfers
-        last = last_file_start(self._address, self._timing, self._on_wait)
+        last = self._master.last_file_start()
         if last > end:
             text = (
                 f"the master no longer has what follows the copy at {end}; its last file starts at {last}. "
@@ -224,102 +302,3 @@ class MasterLog(Closable):
         self._pending = pending[length:] if length < len(pending) else bytearray()
         self.end += length
         return ArrivedBlock(self.end - length, content, record_count, times_ms)
-
-
-def first_transfer(connection: MasterConnection, timing: Timing, on_wait: OnWait) -> list[Transfer]:
-    """First frames of a master, data or a heartbeat.
-
-    Raises:
-        MasterLostError: it sends nothing.
-    """
-    deadline = time.monotonic() + timing.silence
-    try:
-        while time.monotonic() < deadline:
-            on_wait()
-            if transfers := connection.receive(0.5):
-                return transfers
-    except MasterLostError as error:
-        if connection.received_bytes:
-            raise
-        # A master of controller mode waits for a handshake, and closes on a report (`AutoSwitchHAConnection`).
-        raise MasterLostError(f"{error}, and sent nothing before; {_OTHER_PROTOCOL}") from error
-    raise MasterLostError(f"{connection.address}: the master sends nothing; {_OTHER_PROTOCOL}")
-
-
-def last_file_start(address: MasterAddress, timing: Timing, on_wait: OnWait) -> int:
-    """Physical offset at which the last file of a master's log starts.
-
-    Raises:
-        MasterLostError: the master does not answer.
-    """
-    with MasterConnection(address, 0, timing) as connection:
-        return first_transfer(connection, timing, on_wait)[0].physical_offset
-
-
-def find_log_start(
-    address: MasterAddress, last_start: int, file_size: int | None, timing: Timing, on_wait: OnWait
-) -> int:
-    """Physical offset of the first byte that a master has.
-
-    Args:
-        last_start: that of its last file, as it said just now.
-        file_size: bytes of its files, where that is known.
-
-    Raises:
-        MasterLostError: the master does not answer.
-    """
-    if last_start == 0:
-        return 0
-    asked_at = time.monotonic()
-    if _has(address, [1], timing, on_wait):
-        return 0  # the first byte of a log that starts at 0 is the first of a size, and 0
-    while time.monotonic() - asked_at < SETTLE_SECONDS * timing.report / Timing().report:
-        on_wait()
-        time.sleep(0.1)
-    step = file_size or (DEFAULT_LOG_FILE_SIZE if last_start % DEFAULT_LOG_FILE_SIZE == 0 else 1)
-    start = _search(address, 0, last_start, step, timing, on_wait)
-    if step == 1 or file_size is not None or not _has(address, [start - 1], timing, on_wait):
-        return start
-    return _search(address, start - step, start - 1, 1, timing, on_wait)
-
-
-def _search(address: MasterAddress, absent: int, present: int, step: int, timing: Timing, on_wait: OnWait) -> int:
-    """Lowest offset that exists, between one that does not and one that does; a number of steps below the latter."""
-    while present - absent > step:
-        count = (present - absent - 1) // step
-        chosen = sorted({present - step * (1 + count * index // PROBES) for index in range(PROBES)} - {present})
-        chosen = [physical_offset for physical_offset in chosen if physical_offset > absent] or [present - step]
-        there = _has(address, chosen, timing, on_wait)
-        absent = max([absent, *(start for start in chosen if start not in there)])
-        present = min([present, *(start for start in there if start > absent)])
-    return present
-
-
-def _has(address: MasterAddress, physical_offsets: list[int], timing: Timing, on_wait: OnWait) -> set[int]:
-    """Those of some offsets from which a master sends its log.
-
-    Raises:
-        MasterLostError: it does not answer.
-    """
-    with ExitStack() as stack:
-        waiting = {
-            physical_offset: stack.enter_context(MasterConnection(address, physical_offset, timing))
-            for physical_offset in physical_offsets
-        }
-        there: set[int] = set()
-        deadline = time.monotonic() + timing.silence
-        while waiting and time.monotonic() < deadline:
-            on_wait()
-            for physical_offset, connection in list(waiting.items()):
-                if transfers := connection.receive(_POLL_SECONDS):
-                    del waiting[physical_offset]
-                    connection.close()
-                    if transfers[0].body:
-                        there.add(physical_offset)
-            if there:  # the log has no holes: whatever comes after is there too
-                for physical_offset in [start for start in waiting if start > min(there)]:
-                    waiting.pop(physical_offset).close()
-                    there.add(physical_offset)
-        if waiting:
-            raise MasterLostError(f"{address}: no answer to a request for offset {min(waiting)}")
-    return there

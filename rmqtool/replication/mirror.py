@@ -16,7 +16,7 @@ from typing import Final
 from rmqtool.errors import RmqtoolError
 from rmqtool.replication.connection import MasterAddress, MasterLostError, ProtocolError, Timing
 from rmqtool.replication.log_copy import LogCopy, MismatchError
-from rmqtool.replication.master_log import ArrivedBlock, MasterLog, find_log_start, last_file_start
+from rmqtool.replication.master_log import ArrivedBlock, Master, MasterLog
 from rmqtool.replication.mirror_status import MirrorStatus, SkippedRecords
 from rmqtool.replication.record_check import DivergedError, RecordChecker, StoreTimes, Until
 
@@ -24,8 +24,6 @@ CHUNK_SIZE: Final = 1 << 20
 """Bytes that are held until they are known to be those that were seen before."""
 PROBLEMS_MAX: Final = 3
 """Number of repeated requests for the same data before its error counts."""
-
-OnWritten = Callable[[int, bytearray], None]
 
 
 class _StopAsked(Exception):  # noqa: N818 - no error
@@ -70,12 +68,13 @@ class Mirror:
         options: MirrorOptions,
         status: MirrorStatus,
         *,
-        on_written: OnWritten = lambda _physical_offset, _block: None,
-        on_synced: Callable[[], None] = lambda: None,
-        should_stop: Callable[[], bool] = lambda: False,
-        on_turn: Callable[[], None] = lambda: None,
+        on_written: Callable[[int, bytearray], None],
+        on_synced: Callable[[], None],
+        should_stop: Callable[[], bool],
+        on_turn: Callable[[], None],
     ) -> None:
-        self._address, self._copy, self._options, self.status = address, copy, options, status
+        self._master = Master(address, options.timing, self._turn)
+        self._copy, self._options, self.status = copy, options, status
         self._on_written, self._on_synced = on_written, on_synced
         self._should_stop, self._on_turn = should_stop, on_turn
         self._checker = RecordChecker(record_crc=options.record_crc)
@@ -142,17 +141,13 @@ class Mirror:
             self._is_done = True
 
     def _stream(self) -> MasterLog:
-        return MasterLog(
-            self._address, self._copy, self._checker, self.status, self._options.timing, on_wait=self._turn
-        )
+        return MasterLog(self._master, self._copy, self._checker, self.status)
 
     def _begin(self) -> None:
         start = self._options.from_offset
         if start is None:
             self.status.state = "searching"
-            last = last_file_start(self._address, self._options.timing, self._turn)
-            size = self._copy.file_size if self._copy.is_size_known else None
-            start = find_log_start(self._address, last, size, self._options.timing, self._turn)
+            start = self._master.find_log_start(self._copy.file_size if self._copy.is_size_known else None)
         self._copy.begin(start)
         self.status.start_offset = self.status.end_offset = self.status.synced_offset = start
 
@@ -176,16 +171,28 @@ class Mirror:
                 self._turn()
 
     def _look_for_end(self) -> None:
-        """Find out whether earlier records follow the next one, which was stored too late."""
+        """Find out whether earlier records follow the next one, which was stored too late.
+
+        Waits for such a record or for the time, whichever comes first.
+        """
         time_ms = self._options.until.time_ms
         assert time_ms is not None, self._options
+        times, has_come = StoreTimes(time_ms), False
         with self._stream() as stream:
-            end = find_end(stream, time_ms, self._turn)
-        self._copy_to = end.earlier_end or 0
-        if end.is_final:
+            for block in stream.blocks(times=times):
+                if block is None:
+                    has_come = time.time() * 1000 >= time_ms
+                    if stream.is_idle or (stream.is_drained and times.is_past):
+                        if has_come or times.earlier_end is not None:
+                            break
+                    elif stream.is_drained and times.earlier_end is not None and not has_come:
+                        break
+                self._turn()
+        self._copy_to = times.earlier_end or 0
+        if has_come:  # nothing more is waited for
             self._end = max(self._copy.end, self._copy_to)
             self._is_done = self._end == self._copy.end
-            self.status.skipped = SkippedRecords(self._end, end.rest_count)
+            self.status.skipped = SkippedRecords(self._end, times.rest_count)
 
     def _limit(self) -> Until:
         """Limit before which the connection ends."""
@@ -217,7 +224,7 @@ class Mirror:
         """Check if the master has nothing more at a time that has come."""
         until = self._options.until
         if self._times is not None and until.time_ms is not None and time.time() * 1000 >= until.time_ms:
-            is_drained = until.is_now and stream.is_drained and is_past(self._times, until.time_ms)
+            is_drained = until.is_now and stream.is_drained and self._times.is_past
             self._is_done |= stream.is_idle or is_drained
 
     def _sync_if_due(self, stream: MasterLog) -> None:
@@ -245,11 +252,7 @@ class Mirror:
         return None
 
     def _turn(self) -> None:
-        """Repeated work, a few times a second.
-
-        Raises:
-            _StopAsked: it is time to stop.
-        """
+        """Repeated work, a few times a second; raises _StopAsked when it is time to stop."""
         self._on_turn()
         if self._reason_to_stop() is not None:
             raise _StopAsked
@@ -262,47 +265,6 @@ class Mirror:
                 self._sync()
             self._on_turn()
             time.sleep(0.05)
-
-
-@dataclass(frozen=True)
-class EndByTime:
-    """Where a copy is to end whose end is a store time.
-
-    Attributes:
-        earlier_end: after the last record that was stored before; None where nothing after the copy was.
-        rest_count: records after that.
-        is_final: whether the time has come, so that nothing more is waited for.
-    """
-
-    earlier_end: int | None
-    rest_count: int
-    is_final: bool
-
-
-def find_end(stream: MasterLog, time_ms: int, on_turn: Callable[[], None]) -> EndByTime:
-    """Look for records that were stored before a time, up to the end of the master's log.
-
-    Waits for such a record or for the time, whichever comes first.
-
-    Raises:
-        MasterLostError, ProtocolError, DivergedError: as `MasterLog.blocks`.
-    """
-    times = StoreTimes(time_ms)
-    for block in stream.blocks(times=times):
-        if block is None:
-            has_come = time.time() * 1000 >= time_ms
-            if stream.is_idle or (stream.is_drained and is_past(times, time_ms)):
-                if has_come or times.earlier_end is not None:
-                    return EndByTime(times.earlier_end, times.rest_count, has_come)
-            elif stream.is_drained and times.earlier_end is not None and not has_come:
-                return EndByTime(times.earlier_end, times.rest_count, is_final=False)
-        on_turn()
-    raise AssertionError("without a limit there is no end")
-
-
-def is_past(times: StoreTimes, time_ms: int) -> bool:
-    """True if the last record was stored at a time or later."""
-    return times.last_ms is not None and times.last_ms >= time_ms
 
 
 def agree_on_rest(stream: MasterLog, copy: LogCopy, on_turn: Callable[[], None]) -> SeenBytes:

@@ -26,8 +26,6 @@ class MirrorStatus:
     Attributes:
         state: connecting, searching (for the log's start), copying, caught up, waiting (for the master), stopped.
         received_bytes: from the network, what was only compared included.
-        copied_bytes: appended to the copy.
-        connect_count: connections that were made.
         last_store_timestamp_ms: of the last record of the copy that arrived in this run; None before.
         late: records of this run with a store time at which it should end, although earlier ones follow.
         skipped: records that are not copied, as they were stored too late; None unless a time ended the copy.
@@ -46,7 +44,3 @@ class MirrorStatus:
     late: LateRecords | None = None
     skipped: SkippedRecords | None = None
     trouble: str | None = None
-
-    @property
-    def is_connected(self) -> bool:
-        return self.state in ("copying", "caught up")

@@ -115,8 +115,7 @@ class LateRecords:
 
 
 class StoreTimes:
-    """Finds which records of a log were stored before a time, as they arrive; a broker's clock may be
-    set at any time.
+    """Finds which records were stored before a time, as they arrive; a broker's clock may be set at any time.
 
     Attributes:
         earlier_end: physical offset after the last record that was stored before it; None where there is none.
@@ -132,6 +131,11 @@ class StoreTimes:
         self.rest_count = 0
         self.last_ms: int | None = None
         self._first_late: tuple[int, int] | None = None
+
+    @property
+    def is_past(self) -> bool:
+        """True if the last record was stored at the time or later."""
+        return self.last_ms is not None and self.last_ms >= self._time_ms
 
     def note(self, rows: Sequence[Row]) -> None:
         """Records arrived."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.append.log_dispatcher import LogDispatcher, dispatch_from
+from rmqtool.engine.append.log_dispatcher import dispatch_from
 from rmqtool.engine.append.open_writer import config_of, last_units, open_dispatcher
 from rmqtool.engine.append.store_writer import ABORT, CHECKPOINT, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
@@ -35,7 +35,6 @@ from rmqtool.store.view import StoreView, open_directory
 
 BUILD_SYNC_SECONDS: Final = 5.0
 CONFIG_SECONDS: Final = 30.0
-_LOG: Final = "commitlog"
 _OWN_NAMES: Final = frozenset({"lock", "config", ".rmqtool", "commitlog", "abort", "abort.bak", "checkpoint"})
 """Files left by a run that was killed before it wrote a record."""
 
@@ -45,7 +44,6 @@ class MirrorRequest:
     """Request for a run.
 
     Attributes:
-        look: surveys the store directory.
         file_size: bytes of a commit log file, where a person says so.
         builds: whether queues, index and checkpoint are built.
         accepts_master: whether the log may come from another address than in the last run.
@@ -104,18 +102,13 @@ def run_mirror(
                 run = _MirrorRun(request, status, sink, stack)
                 return run.run(should_stop, on_turn)
         except (RmqtoolError, OSError):
-            if not (request.root / _LOG).exists():
+            if not (request.root / "commitlog").exists():
                 _clear(request.root, _OWN_NAMES - before, is_new=is_new)
             raise
 
 
 def _clear(root: Path, names: Iterable[str], *, is_new: bool) -> None:
-    """Remove the files of a run that copied nothing, so that no directory looks like a copy after a
-    failed first run.
-
-    Args:
-        is_new: whether the directory itself goes, too.
-    """
+    """Remove the files of a run that copied nothing, and a new directory itself, which must not look like a copy."""
     with suppress(OSError):
         for name in names:
             path = root / name
@@ -226,12 +219,14 @@ class _MirrorRun:
     def _note_state(self) -> None:
         built = self._builder.built_offset if self._builder is not None else None
         self._state = MirrorState(self._state.master, built)
-        write_state(self._sink, self._state)
+        # Padded, so that a shorter text leaves nothing of a longer one.
+        content = json.dumps(asdict(self._state)).encode().ljust(STATE_SIZE - 1) + b"\n"
+        self._sink.create(PATH, STATE_SIZE)
+        self._sink.write_at(PATH, 0, content)
+        self._sink.sync(PATH)
 
     def _finish(self) -> None:
-        """Leave the store as a broker does that stops cleanly, unless queues lag behind the log after an
-        earlier crash.
-        """
+        """Leave the store as after a clean stop, unless queues lag behind the log after an earlier crash."""
         self._copy.sync()
         if self._builder is not None:
             self._builder.finish()
@@ -338,23 +333,11 @@ def read_state(view: StoreView) -> MirrorState:
     return MirrorState(fields.get("master"), built if is_offset else None)
 
 
-def write_state(sink: DirectorySink, state: MirrorState) -> None:
-    """Note it; padded, so that a shorter text leaves nothing of a longer one.
-
-    Raises:
-        WriteError: the disk does not take it.
-    """
-    content = json.dumps(asdict(state)).encode().ljust(STATE_SIZE - 1) + b"\n"
-    sink.create(PATH, STATE_SIZE)
-    sink.write_at(PATH, 0, content)
-    sink.sync(PATH)
-
-
 # Builds consume queues, index and checkpoint of a copy from each block of records as it is written.
 
 
 class BuilderBehind(Closable):
-    """Queues, index and checkpoint of a copy, open for appending.
+    """Queues, index and checkpoint of a copy, open for appending; WriteError where the disk does not take them.
 
     Attributes:
         built_offset: physical offset up to which all records are in queues and index that are on the disk.
@@ -380,52 +363,36 @@ class BuilderBehind(Closable):
             UnsupportedError: the copy has queues in RocksDB.
         """
         self._sink, self._rules = sink, rules
-        self._stack = ExitStack()
-        self._last_ms = 0
         self.built_offset = self._end = log_end
-        try:
-            self._dispatcher = self._open(look, config, built_offset, log_end)
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def _open(
-        self, look: Callable[[], Store | None], config: WriterConfig, built_offset: int | None, log_end: int
-    ) -> LogDispatcher:
         store = look()
-        if store is None:
-            return open_dispatcher(self._sink, self._rules, config)
-        if store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
-            raise UnsupportedError(f"{store.view.label}: --build does not write consume queues in RocksDB")
-        reader = self._stack.enter_context(open_reader(store, self._rules))
-        dispatcher = open_dispatcher(self._sink, self._rules, config_of(store, config), reader=reader)
-        if built_offset is None:
-            built_offset = max((begin + size for begin, size in last_units(reader)), default=store.commitlog[0].start)
-        dispatch_from(store, dispatcher, built_offset, log_end)
-        dispatcher.sync()
-        changed = look()
-        assert changed is not None
-        # Queues have grown by what was dispatched just now, and some of them are new.
-        dispatcher.existing = self._stack.enter_context(open_reader(changed, self._rules))
-        return dispatcher
+        with ExitStack() as stack:
+            if store is None:
+                self._dispatcher = open_dispatcher(sink, rules, config)
+            else:
+                if store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
+                    raise UnsupportedError(f"{store.view.label}: --build does not write consume queues in RocksDB")
+                reader = stack.enter_context(open_reader(store, rules))
+                self._dispatcher = open_dispatcher(sink, rules, config_of(store, config), reader=reader)
+                if built_offset is None:
+                    ends = (begin + size for begin, size in last_units(reader))
+                    built_offset = max(ends, default=store.commitlog[0].start)
+                dispatch_from(store, self._dispatcher, built_offset, log_end)
+                self._dispatcher.derived.sync()
+                changed = look()
+                assert changed is not None
+                # Queues have grown by what was dispatched just now, and some of them are new.
+                self._dispatcher.existing = stack.enter_context(open_reader(changed, rules))
+            self._stack = stack.pop_all()
 
     def dispatch(self, physical_offset: int, block: bytearray) -> None:
-        """Build from a block of whole records that follows the last one.
-
-        Raises:
-            WriteError: the disk does not take it.
-        """
+        """Build from a block of whole records that follows the last one."""
         self._dispatcher.dispatch(physical_offset, block)
         self._end = physical_offset + len(block)
 
     def sync(self) -> None:
-        """Return once all that was built, and a checkpoint that says so, are on the disk.
-
-        Raises:
-            WriteError: they are not.
-        """
+        """Return once all that was built, and a checkpoint that says so, are on the disk."""
         dispatcher = self._dispatcher
-        dispatcher.sync()
+        dispatcher.derived.sync()
         self.built_offset = self._end
         checkpoint = Checkpoint(
             commitlog_timestamp_ms=dispatcher.last_store_timestamp_ms,
@@ -441,12 +408,8 @@ class BuilderBehind(Closable):
             self._sink.sync(CHECKPOINT)
 
     def finish(self) -> None:
-        """Leave queues and index as a broker does that stops cleanly.
-
-        Raises:
-            WriteError: the disk does not take it.
-        """
-        self._dispatcher.finish(clean=True)
+        """Leave queues and index as a broker does that stops cleanly."""
+        self._dispatcher.derived.finish(clean=True)
         self.sync()
 
     def close(self) -> None:

@@ -46,13 +46,7 @@ class MessageFacts(NamedTuple):
 
 
 class DecodedBody(NamedTuple):
-    """A body as a decoder reads it.
-
-    Attributes:
-        value: any JSON; None where there is none.
-        decoder: name of the one that read it, or did not manage to; None where none of several did.
-        error: why it was not decoded, as a sentence.
-    """
+    """A body as a decoder reads it, any JSON, or why it did not, as a sentence; with the name of the decoder."""
 
     value: Any
     decoder: str | None
@@ -60,11 +54,7 @@ class DecodedBody(NamedTuple):
 
 
 class BodyDecoder(Protocol):
-    """Decodes bodies (`decoders` has the ones there are); never raises for a body.
-
-    Attributes:
-        failures: how many were not decoded.
-    """
+    """Decodes bodies (`decoders` has the ones there are), and counts failures; never raises for a body."""
 
     failures: int
 
@@ -77,12 +67,8 @@ class BodyDecoder(Protocol):
 
 @dataclass(frozen=True)
 class BodyChoice:
-    """Choice of the parts of bodies to show.
-
-    Attributes:
-        limit: bytes of a body, decompressed, beyond which it is cut.
-        raw: the body as it is stored, compressed or not, and the property block as text beside the properties.
-        decoder: what decodes bodies; then a body itself is shown where its form is asked for, or it is not decoded.
+    """Choice of the parts of bodies to show: as stored, compressed or not, with the property block as text (`raw`), or
+    cut at `limit` bytes, decompressed; a decoder leaves a body itself out, unless its form is asked for.
     """
 
     form: BodyForm = BodyForm.NONE
@@ -171,10 +157,8 @@ def decoded_body(
 def shown_body(
     stored: bytes, body_length: int, compression: str | None, choice: BodyChoice
 ) -> tuple[Any, str, bool, str | None]:
-    """Fields of a row for the body: `body`, its encoding, True if it was cut, and why it could not be shown.
-
-    Args:
-        stored: its first bytes, `BodyChoice.stored_max` of them.
+    """Fields of a row for the body: `body`, its encoding, True if it was cut, and why it could not be shown. `stored`
+    are its first bytes, `BodyChoice.stored_max` of them.
     """
     form = choice.shown_form
     if form is BodyForm.REDACTED:
@@ -203,11 +187,7 @@ def shown_bodies(
 
 
 def _content(stored: bytes, compression: str | None, limit: int) -> bytes:
-    """First bytes of a body, decompressed: one more than the limit, where it has more.
-
-    Raises:
-        ValueError: the stored bytes are no such compressed body.
-    """
+    """First bytes of a body, decompressed, one more than the limit if it has more; ValueError if it is no such body."""
     if compression is None:
         return stored
     from rmqtool.formats.compression import decompress

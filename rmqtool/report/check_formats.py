@@ -19,12 +19,7 @@ FAILING = ("error", "warning")
 
 
 def junit_text(store: str, findings: Sequence[Mapping[str, Any]], files: Sequence[str]) -> str:
-    """The report.
-
-    Args:
-        findings: objects as `verify --format json` writes them, file by file.
-        files: every file that was looked at; one without a finding passes.
-    """
+    """The report on findings, objects of `verify --format json`, file by file; a file without one passes."""
     of_files = {file: list(group) for file, group in groupby(findings, key=lambda finding: str(finding["file"]))}
     names = sorted({*files, *of_files})
     failed = {file for file, group in of_files.items() if any(row["severity"] in FAILING for row in group)}
@@ -57,12 +52,8 @@ _LEVELS: Final = {"error": "error", "warning": "warning", "note": "note"}
 
 
 def sarif_text(version: str, rules: Iterable[tuple[str, str, str]], findings: Sequence[Mapping[str, Any]]) -> str:
-    """The log.
-
-    Args:
-        version: of this program.
-        rules: (id, severity, meaning) of every kind of finding.
-        findings: objects as `verify --format json` writes them.
+    """The log of this version of the program: findings, objects as `verify --format json` writes them, and the rules,
+    which are id, severity and meaning of every kind of finding.
     """
     driver = {
         "name": "rmqtool",

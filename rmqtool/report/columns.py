@@ -20,12 +20,9 @@ _OTHER_WIDTHS: Final = {"tags_code": 20, "file": 20}
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, whose heading is the name of its field.
-
-    Attributes:
-        width: terminal columns; numbers are never cropped, text is. Of a time this is `time_width`.
-        rank: columns of the highest rank are left out first where a terminal is narrow; 0 always stays.
-        stretches: takes a share of what a wide terminal leaves.
+    """A column of a table, headed by its field. Where a terminal is narrow, the highest rank is left out first, 0
+    never; text is cropped to its width, numbers never. A time, of width 0, has `time_width`. What is left goes to those
+    that stretch.
     """
 
     field: str
@@ -34,24 +31,17 @@ class Column:
     rank: int = 0
     stretches: bool = False
 
-    @property
-    def is_time(self) -> bool:
-        return self.field.endswith("_timestamp_ms")
-
-    def padded_cell(self, row: DumpRow, *, crops: bool = True) -> str:
-        """The text of a row in the column's width: text is cropped where a terminal is narrow, a number never is."""
-        if self.field == "topic" and row["type"] == "stale":
-            text = f"stale: {escaped(row['topic'])}"
-        else:
-            text = cell_text(self.field, row.get(self.field))
-        if text.isascii() and len(text) <= self.width:
-            return text.rjust(self.width) if self.right else text.ljust(self.width)
-        return padded(cropped(text, self.width) if crops and not self.right else text, self.width, right=self.right)
-
 
 def line_of(row: DumpRow, columns: Sequence[Column], gap: int, *, crops: bool = True) -> str:
-    """The line of a row: its columns side by side."""
-    return (" " * gap).join([column.padded_cell(row, crops=crops) for column in columns]).rstrip()
+    """The line of a row: its columns side by side; text is cropped where a terminal is narrow, a number never is."""
+    cells = []
+    for column in columns:
+        name, width = column.field, column.width
+        is_stale = name == "topic" and row["type"] == "stale"
+        text = f"stale: {escaped(row['topic'])}" if is_stale else cell_text(name, row.get(name))
+        text = cropped(text, width) if crops and not column.right else text
+        cells.append(padded(text, width, right=column.right))
+    return (" " * gap).join(cells).rstrip()
 
 
 def cell_text(field: str, value: Any) -> str:
@@ -85,121 +75,6 @@ MESSAGE_COLUMNS: Final = (
     Column("store", 20, rank=10, stretches=True),
     Column("file", 20, rank=11, stretches=True),
 )
-UNIT_COLUMNS: Final = (
-    Column("topic", 9, stretches=True),
-    Column("queue_id", 8, right=True),
-    Column("queue_offset", 12, right=True),
-    Column("physical_offset", 15, right=True),
-    Column("record_size", 11, right=True),
-    Column("tags_code", 20, right=True, rank=1),
-    Column("filler", 6, rank=2),
-    Column("extension_position", 18, right=True, rank=3),
-    Column("store_timestamp_ms", rank=1),
-    Column("file", 20, rank=4, stretches=True),
-)
-QUEUE_END_COLUMNS: Final = (
-    Column("topic", 9, stretches=True),
-    Column("queue_id", 8, right=True),
-    Column("end", 3),
-    Column("queue_offset", 12, right=True),
-    Column("physical_offset", 15, right=True),
-    Column("file", 20, rank=1, stretches=True),
-)
-EXTENSION_COLUMNS: Final = (
-    Column("topic", 12, stretches=True),
-    Column("queue_id", 8, right=True),
-    Column("stream_position", 15, right=True),
-    Column("size", 5, right=True),
-    Column("tags_code", 13, right=True),
-    Column("store_timestamp_ms", rank=1),
-    Column("filter_bitmap", 16, rank=2, stretches=True),
-)
-BATCH_COLUMNS: Final = (
-    Column("topic", 12, stretches=True),
-    Column("queue_id", 8, right=True),
-    Column("base_queue_offset", 17, right=True),
-    Column("batch_size", 10, right=True),
-    Column("physical_offset", 15, right=True, rank=1),
-    Column("record_size", 11, right=True, rank=2),
-    Column("store_timestamp_ms", rank=3),
-    Column("tags_code", 12, right=True, rank=4),
-)
-PUT_COLUMNS: Final = (
-    Column("status", 16),
-    Column("physical_offset", 15, right=True),
-    Column("queue_offset", 12, right=True),
-    Column("size", 7, right=True, rank=2),
-    Column("message_id", 32, rank=1),
-    Column("reason", 12, rank=3, stretches=True),
-)
-SLOT_COLUMNS: Final = (
-    Column("slot", 10, right=True),
-    Column("newest_entry", 12, right=True),
-)
-ENTRY_COLUMNS: Final = (
-    Column("number", 8, right=True),
-    Column("slot", 7, right=True),
-    Column("key_hash", 11, right=True),
-    Column("physical_offset", 15, right=True),
-    Column("time_delta_seconds", 18, right=True, rank=1),
-    Column("previous_entry", 14, right=True),
-)
-FIGURE_COLUMNS: Final = (
-    Column("topic", 12, stretches=True),
-    Column("queue_id", 8, right=True),
-    Column("tags", 12, stretches=True),
-    Column("hour_timestamp_ms"),
-    Column("producer", 15),
-    Column("size_least", 10, right=True),
-    Column("messages", 10, right=True),
-    Column("bytes", 14, right=True),
-    Column("body_bytes", 14, right=True, rank=4),
-    Column("first_store_timestamp_ms", rank=2),
-    Column("last_store_timestamp_ms", rank=3),
-    Column("min_queue_offset", 16, right=True, rank=1),
-    Column("max_queue_offset", 16, right=True, rank=1),
-)
-STORE_COLUMNS: Final = (
-    Column("verdict", 17),
-    Column("errors", 7, right=True),
-    Column("warnings", 8, right=True),
-    Column("notes", 5, right=True, rank=2),
-    Column("records", 12, right=True, rank=1),
-    Column("exit_code", 9, right=True, rank=1),
-    Column("store", 24, stretches=True),
-)
-PENDING_COLUMNS: Final = (
-    Column("due_timestamp_ms"),
-    Column("topic", 12, stretches=True),
-    Column("queue_id", 8, right=True),
-    Column("waits_in", 8),
-    Column("delay_level", 11, right=True, rank=3),
-    Column("physical_offset", 15, right=True, rank=2),
-    Column("unique_key", 32, rank=3),
-    Column("deletes", 7, rank=4),
-    Column("rolls", 5, rank=4),
-)
-TRANSACTION_COLUMNS: Final = (
-    Column("state", 9),
-    Column("topic", 12, stretches=True),
-    Column("half_queue_offset", 17, right=True),
-    Column("check_count", 11, right=True),
-    Column("store_timestamp_ms", rank=1),
-    Column("producer_group", 14, rank=2, stretches=True),
-    Column("unique_key", 32, rank=3),
-    Column("physical_offset", 15, right=True, rank=4),
-)
-POP_COLUMNS: Final = (
-    Column("state", 12),
-    Column("topic", 12, stretches=True),
-    Column("queue_id", 8, right=True, rank=1),
-    Column("queue_offset", 12, right=True, rank=1),
-    Column("revive_timestamp_ms"),
-    Column("consumer_group", 14, rank=2, stretches=True),
-    Column("consumer_offset", 15, right=True, rank=4),
-    Column("unique_key", 32, rank=3),
-    Column("physical_offset", 15, right=True, rank=5),
-)
 CONFIG_COLUMNS: Final = (
     Column("table", 22, rank=3),
     Column("topic", 12, stretches=True),
@@ -210,42 +85,140 @@ CONFIG_COLUMNS: Final = (
     Column("settings", 20, stretches=True, rank=2),
     Column("file", 24, rank=4, stretches=True),
 )
-TIMER_SLOT_COLUMNS: Final = (
-    Column("number", 7, right=True, rank=1),
-    Column("due_tick", 13, right=True),
-    Column("first_position", 14, right=True),
-    Column("last_position", 14, right=True),
-    Column("message_count", 13, right=True),
-)
-TIMER_UNIT_COLUMNS: Final = (
-    Column("position", 12, right=True),
-    Column("due_timestamp_ms"),
-    Column("physical_offset", 15, right=True),
-    Column("record_size", 11, right=True, rank=2),
-    Column("previous_position", 17, right=True, rank=1),
-    Column("rolls", 5, rank=3),
-    Column("deletes", 7, rank=3),
-)
 TABLES: Final = {
-    "pending": PENDING_COLUMNS,
-    "transaction": TRANSACTION_COLUMNS,
-    "pop": POP_COLUMNS,
+    "pending": (
+        Column("due_timestamp_ms"),
+        Column("topic", 12, stretches=True),
+        Column("queue_id", 8, right=True),
+        Column("waits_in", 8),
+        Column("delay_level", 11, right=True, rank=3),
+        Column("physical_offset", 15, right=True, rank=2),
+        Column("unique_key", 32, rank=3),
+        Column("deletes", 7, rank=4),
+        Column("rolls", 5, rank=4),
+    ),
+    "transaction": (
+        Column("state", 9),
+        Column("topic", 12, stretches=True),
+        Column("half_queue_offset", 17, right=True),
+        Column("check_count", 11, right=True),
+        Column("store_timestamp_ms", rank=1),
+        Column("producer_group", 14, rank=2, stretches=True),
+        Column("unique_key", 32, rank=3),
+        Column("physical_offset", 15, right=True, rank=4),
+    ),
+    "pop": (
+        Column("state", 12),
+        Column("topic", 12, stretches=True),
+        Column("queue_id", 8, right=True, rank=1),
+        Column("queue_offset", 12, right=True, rank=1),
+        Column("revive_timestamp_ms"),
+        Column("consumer_group", 14, rank=2, stretches=True),
+        Column("consumer_offset", 15, right=True, rank=4),
+        Column("unique_key", 32, rank=3),
+        Column("physical_offset", 15, right=True, rank=5),
+    ),
     **dict.fromkeys(
         ("config-topic", "config-group", "config-offset", "config-level", "config-ordered"), CONFIG_COLUMNS
     ),
-    "timer-slot": TIMER_SLOT_COLUMNS,
-    "timer-unit": TIMER_UNIT_COLUMNS,
+    "timer-slot": (
+        Column("number", 7, right=True, rank=1),
+        Column("due_tick", 13, right=True),
+        Column("first_position", 14, right=True),
+        Column("last_position", 14, right=True),
+        Column("message_count", 13, right=True),
+    ),
+    "timer-unit": (
+        Column("position", 12, right=True),
+        Column("due_timestamp_ms"),
+        Column("physical_offset", 15, right=True),
+        Column("record_size", 11, right=True, rank=2),
+        Column("previous_position", 17, right=True, rank=1),
+        Column("rolls", 5, rank=3),
+        Column("deletes", 7, rank=3),
+    ),
     "message": MESSAGE_COLUMNS,
     "stale": MESSAGE_COLUMNS,
-    "unit": UNIT_COLUMNS,
-    "queue-end": QUEUE_END_COLUMNS,
-    "extension-unit": EXTENSION_COLUMNS,
-    "batch-unit": BATCH_COLUMNS,
-    "slot": SLOT_COLUMNS,
-    "put": PUT_COLUMNS,
-    "entry": ENTRY_COLUMNS,
-    "figures": FIGURE_COLUMNS,
-    "store": STORE_COLUMNS,
+    "unit": (
+        Column("topic", 9, stretches=True),
+        Column("queue_id", 8, right=True),
+        Column("queue_offset", 12, right=True),
+        Column("physical_offset", 15, right=True),
+        Column("record_size", 11, right=True),
+        Column("tags_code", 20, right=True, rank=1),
+        Column("filler", 6, rank=2),
+        Column("extension_position", 18, right=True, rank=3),
+        Column("store_timestamp_ms", rank=1),
+        Column("file", 20, rank=4, stretches=True),
+    ),
+    "queue-end": (
+        Column("topic", 9, stretches=True),
+        Column("queue_id", 8, right=True),
+        Column("end", 3),
+        Column("queue_offset", 12, right=True),
+        Column("physical_offset", 15, right=True),
+        Column("file", 20, rank=1, stretches=True),
+    ),
+    "extension-unit": (
+        Column("topic", 12, stretches=True),
+        Column("queue_id", 8, right=True),
+        Column("stream_position", 15, right=True),
+        Column("size", 5, right=True),
+        Column("tags_code", 13, right=True),
+        Column("store_timestamp_ms", rank=1),
+        Column("filter_bitmap", 16, rank=2, stretches=True),
+    ),
+    "batch-unit": (
+        Column("topic", 12, stretches=True),
+        Column("queue_id", 8, right=True),
+        Column("base_queue_offset", 17, right=True),
+        Column("batch_size", 10, right=True),
+        Column("physical_offset", 15, right=True, rank=1),
+        Column("record_size", 11, right=True, rank=2),
+        Column("store_timestamp_ms", rank=3),
+        Column("tags_code", 12, right=True, rank=4),
+    ),
+    "slot": (Column("slot", 10, right=True), Column("newest_entry", 12, right=True)),
+    "put": (
+        Column("status", 16),
+        Column("physical_offset", 15, right=True),
+        Column("queue_offset", 12, right=True),
+        Column("size", 7, right=True, rank=2),
+        Column("message_id", 32, rank=1),
+        Column("reason", 12, rank=3, stretches=True),
+    ),
+    "entry": (
+        Column("number", 8, right=True),
+        Column("slot", 7, right=True),
+        Column("key_hash", 11, right=True),
+        Column("physical_offset", 15, right=True),
+        Column("time_delta_seconds", 18, right=True, rank=1),
+        Column("previous_entry", 14, right=True),
+    ),
+    "figures": (
+        Column("topic", 12, stretches=True),
+        Column("queue_id", 8, right=True),
+        Column("tags", 12, stretches=True),
+        Column("hour_timestamp_ms"),
+        Column("producer", 15),
+        Column("size_least", 10, right=True),
+        Column("messages", 10, right=True),
+        Column("bytes", 14, right=True),
+        Column("body_bytes", 14, right=True, rank=4),
+        Column("first_store_timestamp_ms", rank=2),
+        Column("last_store_timestamp_ms", rank=3),
+        Column("min_queue_offset", 16, right=True, rank=1),
+        Column("max_queue_offset", 16, right=True, rank=1),
+    ),
+    "store": (
+        Column("verdict", 17),
+        Column("errors", 7, right=True),
+        Column("warnings", 8, right=True),
+        Column("notes", 5, right=True, rank=2),
+        Column("records", 12, right=True, rank=1),
+        Column("exit_code", 9, right=True, rank=1),
+        Column("store", 24, stretches=True),
+    ),
 }
 """Columns by a row's type; others are shown field under field, a bad range or blank as a line."""
 
@@ -267,16 +240,9 @@ def chosen_columns(fields: Sequence[str]) -> tuple[Column, ...]:
 
 
 def fitted(columns: Sequence[Column], width: int | None, gap: int) -> tuple[Column, ...]:
-    """The columns that find room side by side, with the room that is left given to those that stretch.
-
-    Args:
-        width: of the terminal; None where there is none, and all columns stay.
-    """
+    """The columns that find room in a terminal, if there is one, with what is left given to those that stretch."""
     # With room for its heading, and for a time of the run's zone.
-    columns = [
-        replace(column, width=max(time_width() if column.is_time else column.width, len(column.field)))
-        for column in columns
-    ]
+    columns = [replace(column, width=max(column.width or time_width(), len(column.field))) for column in columns]
     if width is None:
         return tuple(columns)
 

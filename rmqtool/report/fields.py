@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from rmqtool.formats import commitlog, properties, system_flag
@@ -154,17 +155,12 @@ class RowField:
     width: int | None = None
 
     def is_in(self, row_type: str) -> bool:
-        """True if rows of a type have it."""
         return self.rows is None or row_type in self.rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageField(RowField):
-    """A field of a message.
-
-    Attributes:
-        source: where its values come from.
-    """
+    """A field of a message, whose values come from its source."""
 
     source: Source
 
@@ -173,15 +169,13 @@ MESSAGE_TYPES: Final = frozenset({"message", "stale"})
 
 
 def _message(
-    name: str, kind: Type, source: Source, comment: str, *, nullable: bool = False, width: int | None = None
-) -> MessageField:
-    return MessageField(name, kind, comment, nullable, MESSAGE_TYPES, width, source=source)
+    name: str, kind: Type, source: Source, comment: str, *, nullable: bool = False, width: int | None = None,
+    rows: frozenset[str] | None = MESSAGE_TYPES,
+) -> MessageField:  # fmt: skip
+    return MessageField(name, kind, comment, nullable, rows, width, source=source)
 
 
-def _range(
-    name: str, kind: Type, source: Source, comment: str, *, nullable: bool = False, width: int | None = None
-) -> MessageField:
-    return MessageField(name, kind, comment, nullable, None, width, source=source)
+_range: Final = partial(_message, rows=None)
 
 
 MESSAGE_ROW: Final = (

@@ -31,13 +31,8 @@ Read = Callable[[int, int], bytes]
 
 @dataclass(frozen=True)
 class HexField:
-    """A field with its bytes.
-
-    Attributes:
-        position: bytes from the record's or unit's start.
-        content: its first bytes, as many as are to be shown.
-        length: how many it really has.
-        tail: its last bytes, where it is longer than what is shown.
+    """A field with its bytes, from the start of the record or unit: the first ones of `length`, as many as are to be
+    shown, and the last ones where it is longer.
     """
 
     name: str
@@ -54,7 +49,6 @@ class HexField:
         return self.length - len(self.content) - len(self.tail)
 
     def as_json(self) -> dict[str, Any]:
-        """The part as a row gives it out."""
         return {
             "name": self.name,
             "position": self.position,
@@ -66,12 +60,10 @@ class HexField:
 
 
 def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
-    """The parts of a structure; bytes outside its fields are named as such, so none is left out.
+    """The parts of a structure, whose fields are as declared; bytes outside them are named as such, so none is left
+    out.
 
-    Args:
-        read: gives (position, length) bytes of it.
-        length: of the whole structure.
-        fields: as declared; one of variable length takes what the last length before it says.
+    A field of variable length takes what the last length before it says; `read` gives (position, length) bytes.
     """
     parts: list[HexField] = []
     at, declared_length = 0, 0
@@ -118,12 +110,7 @@ def hex_fields(parts: Sequence[HexField], width: int, start: int = 0) -> dict[st
 
 
 def hex_lines(parts: Iterable[HexField], width: int, start: int = 0) -> Iterator[str]:
-    """Lines for a terminal: position, bytes, ASCII, field, value.
-
-    Args:
-        width: columns; from 120 on a line has 16 bytes, else 8.
-        start: what is added to the positions.
-    """
+    """Lines for a terminal: position, bytes, ASCII, field, value; from 120 columns on a line has 16 bytes, else 8."""
     step = _LINE_BYTES if width >= _WIDE else _LINE_BYTES // 2
     label_width = max(16, width - (8 + 2 + 2 + 3 * step - 1 + 2 + step + 2))
     for part in parts:

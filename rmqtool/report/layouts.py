@@ -63,11 +63,7 @@ def type_of(field: Field) -> str:
 
 
 def list_lines(width: int | None) -> Iterator[str]:
-    """The list of formats as text; in a narrow terminal without the broker's class.
-
-    Args:
-        width: of the terminal; None where there is none.
-    """
+    """The list of formats as text; in a narrow terminal without the broker's class."""
     names = max(len(declared.name) for declared in ALL_FORMATS)
     titles = max(len(declared.title) for declared in ALL_FORMATS)
     wide = width is None or width >= names + titles + 60

@@ -22,12 +22,7 @@ class Metric:
 
 
 def write_metrics(path: Path, metrics: Iterable[Metric]) -> None:
-    """Replace a text file, whole or not at all.
-
-    Raises:
-        RefusedError: another file is there.
-        WriteError: it cannot be written.
-    """
+    """Replace a text file, whole or not at all; errors as of `replace_own`."""
     lines, before = [], None
     for metric in metrics:
         if metric.name != before:

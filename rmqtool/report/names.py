@@ -14,9 +14,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, name: str, names: Iterable[str], listed_by: str = "") -> str:
-    """Error for an unknown name, as a sentence: with the nearest names, else with all, or the command
-    that lists them.
-    """
+    """Error for an unknown name, as a sentence: with the nearest names, else with all, or the command that has them."""
     known = tuple(names)
     all_names = f"; to list all {len(known)}: {listed_by}" if listed_by else f"; there are {', '.join(known)}"
     return f"no {what} {name!r}" + (nearest(name, known) or all_names)

@@ -40,22 +40,15 @@ class OwnFile(Enum):
         self._start = re.compile(start)
 
     def demand(self, path: str | Path, head: bytes) -> None:
-        """Refuse a file that starts as no file of this kind does.
-
-        Raises:
-            RefusedError: it does.
-        """
+        """Refuse, as RefusedError, a file that starts as no file of this kind does."""
         if self._start.match(head[:HEAD_SIZE]) is None:
             what = "is empty, so it is not" if not head else "is not"
             raise RefusedError(f"{path}: {what} {self.text}; name another file, or remove this one if nobody needs it")
 
 
 def open_own(path: Path, kind: OwnFile, flags: int = os.O_RDONLY) -> int | None:
-    """A descriptor of a file of a kind; None where no file is there.
-
-    Raises:
-        RefusedError: something else is there.
-        UnreadableError: it may not be opened.
+    """A descriptor of a file of a kind; None where no file is there, RefusedError where something else is, and
+    UnreadableError where it may not be opened.
     """
     try:
         descriptor = os.open(path, flags | _OPEN_FLAGS)
@@ -78,21 +71,13 @@ def open_own(path: Path, kind: OwnFile, flags: int = os.O_RDONLY) -> int | None:
 
 
 def demand_own(path: Path, kind: OwnFile) -> None:
-    """Refuse to replace an existing path, unless it is a file of a kind.
-
-    Raises:
-        RefusedError, UnreadableError: see `open_own`.
-    """
+    """Refuse to replace an existing path, unless it is a file of a kind; errors as of `open_own`."""
     if (descriptor := open_own(path, kind)) is not None:
         os.close(descriptor)
 
 
 def read_own(path: Path, kind: OwnFile, size_max: int) -> bytes | None:
-    """The content of a file of a kind, at most one byte more than its limit; None where no file is there.
-
-    Raises:
-        RefusedError, UnreadableError: see `open_own`.
-    """
+    """The content of a file of a kind, at most one byte more than its limit; errors and None as of `open_own`."""
     descriptor = open_own(path, kind)
     if descriptor is None:
         return None
@@ -106,11 +91,7 @@ def read_own(path: Path, kind: OwnFile, size_max: int) -> bytes | None:
 @contextmanager
 def replaced_own(path: Path, kind: OwnFile) -> Iterator[BinaryIO]:
     """Write a file of a kind beside its place; it is on the disk and renamed at the end, or nothing is left of it.
-
-    Raises:
-        RefusedError: something else is there.
-        UnreadableError: what is there may not be read.
-        WriteError: it cannot be written.
+    Errors as of `open_own`, and WriteError if it cannot be written.
     """
     demand_own(path, kind)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -132,11 +113,7 @@ def replaced_own(path: Path, kind: OwnFile) -> Iterator[BinaryIO]:
 
 
 def replace_own(path: Path, kind: OwnFile, text: str) -> None:
-    """Replace a text file of a kind, whole or not at all.
-
-    Raises:
-        RefusedError, UnreadableError, WriteError: see `replaced_own`.
-    """
+    """Replace a text file of a kind, whole or not at all; errors as of `replaced_own`."""
     content = text.encode("utf-8", "backslashreplace")
     with replaced_own(path, kind) as file:
         file.write(content)

@@ -79,13 +79,11 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def show(self, done: int, total: int) -> None:
-        """Show the finished and the total amount."""
         with self._lock:
             self._done, self._total, self._find_total = done, total, None
             self._read_at_report = self._bytes_read()
 
     def next(self, what: str) -> None:
-        """Rename the current phase."""
         self._what = what
 
     def hide(self) -> None:

@@ -27,13 +27,11 @@ def message_fields(body: BodyChoice) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows of one kind by their columns, which are made when a writer asks for them.
+    """Rows of one kind by their columns, which are made when a writer asks for them; values are texts, numbers, and
+    lists and maps of texts, unless `holds_json`.
 
-    Attributes:
-        column: gives the values of a field.
-        holds_json: whether a value may be any JSON; else they are texts, numbers, and lists and maps of texts.
-        json_parts: gives the JSON text of all rows in parts, each valid until the next one; it is told the fields, what
-            stands between two rows, and whether the stream carries every character. None: it is made of the columns.
+    `json_parts`, unless it is made of the columns, gives the JSON text of all rows in parts, each valid until the next
+    one; it is told the fields, what stands between two rows, and whether the stream carries every character.
     """
 
     count: int
@@ -43,15 +41,12 @@ class RowBlock:
     json_parts: Callable[[Sequence[str], bytes, bool], Iterator[Buffer]] | None = None
 
     def rows(self) -> Iterator[DumpRow]:
-        """The rows one by one."""
         return (dict(zip(self.fields, values, strict=True)) for values in zip(*self.columns(), strict=True))
 
     def columns(self) -> list[Sequence[Any]]:
-        """The values of all fields."""
         return [self.column(name) for name in self.fields]
 
     def head(self, count: int) -> RowBlock:
-        """The first rows."""
         if count >= self.count:
             return self
         return replace(self, count=count, column=lambda name: self.column(name)[:count], json_parts=None)
@@ -90,16 +85,11 @@ def message_row(
     physical_offset: int,
     body_crc_ok: bool | None = None,
 ) -> DumpRow:
-    """The row of one message.
+    """The row of one message; "stale" is one after the end of the commit log, `finding` the id of what is wrong with
+    it.
 
-    Args:
-        row_type: "message", or "stale" for a record after the end of the commit log.
-        finding: id of what is wrong with it.
-        physical_offset: where it lies, which need not be what it says of itself.
-        body_crc_ok: known already; else the body is read for it.
-
-    Raises:
-        UnreadableError: the disk does not give the body that is to be checked.
+    It may lie elsewhere than it says of itself. Where nobody knows whether its CRC is right, the body is read for it:
+    UnreadableError if the disk does not give it.
     """
     row: DumpRow = {"type": row_type, "physical_offset": physical_offset, "finding": finding}
     if body_crc_ok is not None:

@@ -25,11 +25,8 @@ _BESIDE: Final = frozenset({*BODY_FIELDS, *DECODED_FIELDS, "properties_raw", "by
 
 
 class TableWriter:
-    """Rows of one kind under one heading; a new heading where the kind changes.
-
-    Args:
-        width: of the terminal; None where there is none: then no column is left out and no text is cropped.
-        fields: columns that a person asked for; None for those of the row's kind.
+    """Rows of one kind under one heading; a new heading where the kind changes. Without a width there is no terminal:
+    no column is left out, no text cropped. Without fields they are those of the row's kind.
     """
 
     def __init__(

@@ -64,12 +64,7 @@ def labelled(label: str, text: str, width: int, label_width: int = 16) -> Iterat
 
 
 def field_lines(name: str, text: str, name_width: int, width: int | None) -> Iterator[str]:
-    """A field's name with its value, which is wrapped where it is long; a word, which may be an id, stays whole.
-
-    Args:
-        text: is escaped already.
-        width: of the terminal; None where there is none, and nothing is wrapped.
-    """
+    """A field's name and value, escaped already, which is wrapped in a terminal; a word, maybe an id, stays whole."""
     begin = f"{name:<{name_width}}  "
     room = None if width is None else max(20, width - len(begin))
     fits = room is None or columns_of(text) <= room

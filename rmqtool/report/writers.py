@@ -11,6 +11,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final, Protocol, TextIO
@@ -61,59 +62,41 @@ class RowWriter(Protocol):
         """Write the end of the output; without it a JSON array is not finished."""
 
 
-class JsonLinesWriter:
-    """One JSON object a line."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._unicode = _is_unicode(stream)
-
-    def write(self, row: DumpRow) -> None:
-        self._stream.write(json_text(row, unicode=self._unicode) + "\n")
-
-    def write_block(self, block: RowBlock) -> None:
-        for part in json_parts(block, b"\n", unicode=self._unicode):
-            write_utf8(self._stream, part)
-        self._stream.write("\n")
-
-    def close(self) -> None:
-        """Nothing is held back."""
-
-
 class JsonWriter:
-    """One JSON array, a row a line."""
+    """JSON, an object a line: lines of their own, or one array."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._unicode = _is_unicode(stream)
+    def __init__(self, stream: TextIO, *, is_array: bool = False) -> None:
+        self._stream, self._is_array = stream, is_array
+        self._unicode = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
         self._begun = False
 
     def write(self, row: DumpRow) -> None:
-        self._begin_row()
-        self._stream.write(json_text(row, unicode=self._unicode))
+        self._between_rows()
+        self._stream.write(json_text(row, unicode=self._unicode) + ("" if self._is_array else "\n"))
 
     def write_block(self, block: RowBlock) -> None:
-        self._begin_row()
-        for part in json_parts(block, b",\n", unicode=self._unicode):
+        self._between_rows()
+        for part in json_parts(block, b",\n" if self._is_array else b"\n", unicode=self._unicode):
             write_utf8(self._stream, part)
+        self._stream.write("" if self._is_array else "\n")
 
     def close(self) -> None:
-        self._stream.write("\n]\n" if self._begun else "[]\n")
+        if self._is_array:
+            self._stream.write("\n]\n" if self._begun else "[]\n")
 
-    def _begin_row(self) -> None:
-        self._stream.write(",\n" if self._begun else "[\n")
-        self._begun = True
+    def _between_rows(self) -> None:
+        if self._is_array:
+            self._stream.write(",\n" if self._begun else "[\n")
+            self._begun = True
 
 
 class CsvWriter:
-    """Comma-separated values with a header; lists and objects are JSON text, unprintable characters are escaped."""
+    """Comma-separated values with a header; lists and objects are JSON text, unprintable characters are escaped.
+
+    Raw ones leave text as it is that a spreadsheet would run.
+    """
 
     def __init__(self, stream: TextIO, fields: Sequence[str], *, is_raw: bool = False) -> None:
-        """Begin with the header.
-
-        Args:
-            is_raw: leave text as it is that a spreadsheet would run.
-        """
         self._fields = tuple(fields)
         self._cell = _csv_cell if is_raw else _guarded_cell
         self._writer = csv.writer(stream, lineterminator="\n")
@@ -132,23 +115,23 @@ class CsvWriter:
         """Nothing is held back."""
 
 
+@dataclass(frozen=True)
 class _Selection:
     """Passes on the requested fields; a row that has none of them is skipped."""
 
-    def __init__(self, writer: RowWriter, fields: Sequence[str]) -> None:
-        self._writer = writer
-        self._fields = tuple(dict.fromkeys(fields))
+    writer: RowWriter
+    fields: tuple[str, ...]
 
     def write(self, row: DumpRow) -> None:
-        if any(field in row for field in self._fields):
-            self._writer.write({field: row.get(field) for field in self._fields})
+        if any(field in row for field in self.fields):
+            self.writer.write({field: row.get(field) for field in self.fields})
 
     def write_block(self, block: RowBlock) -> None:
-        if not set(self._fields).isdisjoint(block.fields):
-            self._writer.write_block(block.with_fields(self._fields))
+        if not set(self.fields).isdisjoint(block.fields):
+            self.writer.write_block(block.with_fields(self.fields))
 
     def close(self) -> None:
-        self._writer.close()
+        self.writer.close()
 
 
 def row_writer(
@@ -160,29 +143,22 @@ def row_writer(
     width: int | None = None,
     color: bool = False,
 ) -> RowWriter:
-    """The writer of a form: table, json, jsonl, csv or csv-raw.
-
-    Args:
-        all_fields: every field that a row may have, which are CSV's columns.
-        fields: those that a person asked for, in this order.
-        width: columns of the terminal; None where there is none.
+    """The writer of a form, with the fields that a person asked for, in this order; CSV's columns are else all that a
+    row may have. Without a width there is no terminal.
     """
-    writer: RowWriter
     if OutputFormat(form).is_csv:
         return CsvWriter(stream, fields or all_fields, is_raw=form == OutputFormat.CSV_RAW)
     if form == "table":
         from rmqtool.report.tables import TableWriter
 
         return TableWriter(stream, width, color=color, fields=fields)
-    writer = JsonWriter(stream) if form == "json" else JsonLinesWriter(stream)
-    return writer if fields is None else _Selection(writer, fields)
+    writer = JsonWriter(stream, is_array=form == "json")
+    return writer if fields is None else _Selection(writer, tuple(dict.fromkeys(fields)))
 
 
 def json_text(value: Any, *, unicode: bool = True, indent: int | None = None) -> str:
-    """JSON text in which nothing but printable characters stands (and line ends, where it is indented).
-
-    Args:
-        unicode: whether the stream can carry every character; else all that is not ASCII is escaped.
+    """JSON text in which nothing but printable characters stands (and line ends, where it is indented); without
+    `unicode`, where the stream does not carry every character, all that is not ASCII is escaped.
     """
     if isinstance(value, dict):
         value = {name: part for name, part in value.items() if name not in FOR_PEOPLE}
@@ -191,10 +167,8 @@ def json_text(value: Any, *, unicode: bool = True, indent: int | None = None) ->
 
 
 def json_parts(block: RowBlock, separator: bytes, *, unicode: bool) -> Iterator[Buffer]:
-    """The rows as `json_text` has them, as parts of UTF-8 text; many at once where their values allow it.
-
-    Args:
-        separator: what stands between two rows, with a line end.
+    """The rows as `json_text` has them, as parts of UTF-8 text; many at once where their values allow it. The separator
+    stands between two rows, with a line end.
     """
     if block.json_parts is not None:
         yield from block.json_parts(block.fields, separator, unicode)
@@ -256,7 +230,3 @@ def _csv_cell(value: Any) -> str | int | None:
         return "true" if value else "false"
     # Numbers, and nothing for None, csv writes by itself.
     return value if value is None or isinstance(value, int) else json_text(value)
-
-
-def _is_unicode(stream: TextIO) -> bool:
-    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")

@@ -42,14 +42,9 @@ def checksum_function() -> Any:
             address = int(ctypes.cast(getattr(library, function_name), ctypes.c_void_p).value or 0)
         except (ImportError, OSError, AttributeError, TypeError):
             continue  # no wheel, linked statically, or not exported: the next one
-        if address and _is_right(address):
+        function = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64)(address)
+        if address and function(0, b"123456789", 9) & 0xFFFFFFFF == 0xCBF43926:
             return Checksum(address, f"{module_name}:{function_name}", library)
     from rmqtool.scan.kernels.checksum_kernel import slicing_crc
 
     return Checksum(int(slicing_crc.address or 0), "own", slicing_crc)
-
-
-def _is_right(address: int) -> bool:
-    prototype = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64)
-    value: int = prototype(address)(0, b"123456789", 9)
-    return value & 0xFFFFFFFF == 0xCBF43926

@@ -19,11 +19,10 @@ from rmqtool.scan.checksum import checksum_function
 from rmqtool.scan.columns import Row, row_dtype
 from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.kernels.code_cache import is_kept
-from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 
 if TYPE_CHECKING:
-    import numpy
+    pass
 
 ROWS_MAX: Final = 8192
 """Rows in one batch: about a megabyte, so that they stay in the cache for whoever looks at them next."""
@@ -100,10 +99,6 @@ class CompiledReader:
         )  # fmt: skip
         self._topics.tell(walk.topics, int(known))
         return window.start + int(at), cast(Sequence[Row], self._rows[:count])
-
-    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
-        cast("numpy.ndarray[Any, Any]", rows)["verdict"] = Verdict.STALE
-        return rows
 
 
 class _KernelTopics:

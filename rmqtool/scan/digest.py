@@ -124,8 +124,11 @@ def _row_digests(batch: Batch, row: Row, *, by_content: bool, record_crc: bool) 
     properties = tail[topic_width + row.topic_length + 2 :]
     crc = properties[-PROPERTY_SIZE:] if record_crc and stored_record_crc(properties) is not None else b""
     kept = properties.removesuffix(crc)
+    if row.features & columns.MULTI_DISPATCH:  # without the queue offsets that a broker puts into them
+        texts = ((name, value) for name, value in split_properties(kept) if name != _MULTI_QUEUE_OFFSET)
+        kept = b"".join(name + b"\x01" + value + b"\x02" for name, value in texts)
     topic_digest = text_digest(topic)
-    state = mixed(topic_digest, text_digest(_without_places(kept, row)))
+    state = mixed(topic_digest, text_digest(kept))
     state = mixed(state, row.body_length << 32 | row.computed_crc)
     state = mixed(state, row.flag << 32 | (row.sys_flag & ~HOSTS_V6 & _MASK))
     content = finished(state)
@@ -140,14 +143,6 @@ def _row_digests(batch: Batch, row: Row, *, by_content: bool, record_crc: bool) 
     left_out = properties if row.features & columns.MULTI_DISPATCH else crc
     whole = mixed(mixed(mixed(text_digest(head), content), text_digest(left_out)), row.physical_offset)
     return identity, content, finished(whole)
-
-
-def _without_places(properties: bytes, row: Row) -> bytes:
-    """A property block without the queue offsets that a broker puts into it."""
-    if not row.features & columns.MULTI_DISPATCH:
-        return properties
-    kept = ((name, value) for name, value in split_properties(properties) if name != _MULTI_QUEUE_OFFSET)
-    return b"".join(name + b"\x01" + value + b"\x02" for name, value in kept)
 
 
 def _range_digest(batch: Batch, row: Row) -> int:

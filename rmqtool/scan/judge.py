@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
 
@@ -44,12 +45,7 @@ _HEADS: Final = {
             for field in commitlog.MESSAGE_V1.fixed_fields
         )
     )
-    for flags in (
-        0,
-        system_flag.BORN_HOST_V6,
-        system_flag.STORE_HOST_V6,
-        HOSTS_V6,
-    )
+    for flags in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, HOSTS_V6)
 }
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _NEED: Final = {b"TAGS": 0, b"KEYS": 1, b"UNIQ_KEY": 2, b"DELAY": 3}
@@ -61,12 +57,12 @@ _FEATURES: Final = {
 """Names of properties that together mean a feature."""
 
 
+@dataclass(eq=False)
 class TopicTable:
     """Numbers for topics in the order of their first appearance; local to a split."""
 
-    def __init__(self) -> None:
-        self.names: list[bytes] = []
-        self._numbers: dict[bytes, int] = {}
+    names: list[bytes] = field(default_factory=list)
+    _numbers: dict[bytes, int] = field(default_factory=dict)
 
     def number(self, topic: bytes) -> int:
         number = self._numbers.get(topic)
@@ -97,13 +93,9 @@ def judge_record(
     record: memoryview, physical_offset: int, topics: TopicTable, delays_ms: Sequence[int], record_crc: bool
 ) -> Row:
     """Judge a message whose frame is good, all of whose bytes are at hand."""
-
-    def tail(position: int, length: int) -> memoryview:
-        return record[position : position + length]
-
     return judge_parts(
         record[: commitlog.HEAD_SIZE_MAX],
-        tail,
+        lambda position, length: record[position : position + length],
         lambda start, end: crc32(record[start:end]),
         physical_offset,
         topics,

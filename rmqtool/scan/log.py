@@ -25,7 +25,7 @@ from rmqtool.scan.walk import FRAME_SIZE, Batch, PlainReader, RecordReader, Walk
 from rmqtool.store.source import ByteSource, Closable, read_range
 
 if TYPE_CHECKING:
-    from rmqtool.scan.log_digest import LogDigest
+    from rmqtool.scan.row_cache import RowCache
 
 KEPT_FROM_BYTES: Final = 48 << 20
 """Log bytes from which compiled code pays that is kept: it loads in 0.5 s, the plain reader takes 12 µs a record."""
@@ -68,7 +68,7 @@ class ScanOptions:
     Attributes:
         compiled: True or False chooses the reader, None leaves it to the size of the log.
         block_size: bytes of a window; with few more than fit into a core's cache, work over a batch's rows costs less.
-        digest, columns_only, keys_of: see `Walk`.
+        cache, columns_only, keys_of: see `Walk`.
         log_bytes: of the whole log, by which the reader is chosen.
     """
 
@@ -76,7 +76,7 @@ class ScanOptions:
     record_crc: bool = False
     compiled: bool | None = None
     block_size: int = BLOCK_SIZE
-    digest: LogDigest | None = None
+    cache: RowCache | None = None
     columns_only: bool = False
     keys_of: str | None = None
     log_bytes: int = 0
@@ -89,22 +89,22 @@ class ScanOptions:
             self.delays_ms,
             self.record_crc,
             self.block_size,
-            digest=self.digest,
+            cache=self.cache,
             columns_only=self.columns_only,
             keys_of=self.keys_of,
         )
 
     def is_known(self, split: Split) -> bool:
-        """True if a walk over a split would read nothing, since the digest knows all of it."""
-        if split.has_entries or self.digest is None:
+        """True if a walk over a split would read nothing, since the cache knows all of it."""
+        if split.has_entries or self.cache is None:
             return False
-        return self.digest.answers(self.walk(split, PlainReader()))
+        return self.cache.answers(self.walk(split, PlainReader()))
 
     def known_messages(self, split: Split) -> tuple[int, int] | None:
-        """Number of messages of a split, and the file position after them; None where the digest does not know it."""
-        if split.has_entries or self.digest is None:
+        """Number of messages of a split, and the file position after them; None where the cache does not know it."""
+        if split.has_entries or self.cache is None:
             return None
-        return self.digest.messages(self.walk(split, PlainReader()))
+        return self.cache.messages(self.walk(split, PlainReader()))
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class EntryWalk(Walk):
     """State of the scan of one file; always from its first byte."""
 
     def batches(self) -> Iterator[Batch]:
-        """Rows of the file; a digest, which knows records that lie side by side, is not asked."""
+        """Rows of the file; a cache, which knows records that lie side by side, is not asked."""
         return self.scanned()
 
     def scanned(self) -> Iterator[Batch]:
@@ -312,7 +312,9 @@ class EntryWalk(Walk):
                 rows = []
         end = max(end, position)  # a message without properties ends in zeros, and so does an entry without a message
         place = self.split.physical_offset + position
-        if self._is_end(position):
+        mark = bytes(self.window.bytes_at(position, dledger.END_SIZE_MIN))  # with the length of what it ends
+        is_mark = int.from_bytes(mark[:4], "big", signed=True) == dledger.END_OF_FILE
+        if is_mark and len(mark) == dledger.END_SIZE_MIN:
             end = source.size
             rows.append(bare_row(place, end - position, Verdict.GOOD, commitlog.MAGIC_BLANK))
         elif position < end:
@@ -323,12 +325,6 @@ class EntryWalk(Walk):
         if rows:
             yield self._batch(rows)
         self.outcome.data_end, self.outcome.tail_bytes = end, source.size - end
-
-    def _is_end(self, position: int) -> bool:
-        """True if the mark that ends a file is at a file position, with room for its length."""
-        raw = bytes(self.window.bytes_at(position, dledger.END_SIZE_MIN))
-        is_mark = int.from_bytes(raw[:4], "big", signed=True) == dledger.END_OF_FILE
-        return is_mark and len(raw) == dledger.END_SIZE_MIN
 
     def _entry(self, position: int) -> list[Row] | None:
         """Rows of the entry at a file position: its header, and its record; None if it has no entry there."""
@@ -355,13 +351,7 @@ PROOF_BYTES: Final = 4 << 20
 """Distance before a cut at which the walk that proves it begins: the default limit of a message's size."""
 
 
-def first_row_from(
-    whole: Split,
-    cut: int,
-    scan: ScanOptions,
-    proof_bytes: int = PROOF_BYTES,
-    row_at: int = 0,
-) -> int:
+def first_row_from(whole: Split, cut: int, scan: ScanOptions, proof_bytes: int = PROOF_BYTES, row_at: int = 0) -> int:
     """File position of the first row at or after a cut, as the walk over the whole file has it.
 
     A part of a file is scanned without the ones before it. The first good record from its cut on may lie inside the

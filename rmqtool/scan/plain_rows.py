@@ -106,7 +106,11 @@ GROWTH: Final = 1 << 14
 
 
 class RowColumnsBuilder:
-    """Gathers the columns of a chunk; what was gathered is valid until the next rows are taken or it is cleared."""
+    """Gathers the columns of a chunk; what was gathered is valid until the next rows are taken.
+
+    Attributes:
+        count: of the rows taken; 0 begins again.
+    """
 
     def __init__(self, room: int) -> None:
         dtype = row_dtype()
@@ -133,7 +137,3 @@ class RowColumnsBuilder:
         """The rows taken, or those from one number up to another."""
         part = slice(start, self.count if stop is None else stop)
         return RowColumns({name: column[part] for name, column in self._columns.items()})
-
-    def clear(self) -> None:
-        """Forget the rows."""
-        self.count = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,8 +70,7 @@ class RowFilter:
         return begin < high and end > low
 
     def may_be_stored(self, first_ms: int | None, next_first_ms: int | None) -> bool:
-        """True if the filter may accept rows of a file, by the store times of its first record and of
-        the next file's.
+        """True if the filter may accept rows of a file, by the store times of its and the next file's first record.
 
         A file is left out only by two times that ascend: one that is unknown, or is damaged, leaves out nothing.
         """
@@ -91,15 +90,17 @@ class RowFilter:
 
     def has_texts(self, keys: Sequence[str], unique_key: str | None, tags: str | None, message_id: str) -> bool:
         """True if a message has the required key, tag and id."""
+        asked = self.message_id
+        is_id = self._offset_id is not None and asked is not None and asked.upper() == message_id
         return (
             (self.key is None or self.key in keys or self.key == unique_key)
             and (self.tag is None or self.tag == tags)
-            and (self.message_id is None or self.message_id == unique_key or self._is_id(message_id))
+            and (asked is None or asked == unique_key or is_id)
         )
 
     def chosen(self, batch: Batch) -> Any:
         """The rows of a batch that may be wanted, as they come; `has_texts` tells which of them are."""
-        if self._takes_all:
+        if self == RowFilter(stale=self.stale):
             return batch.rows if self.stale or batch.rows[0][_VERDICT] != Verdict.STALE else []
         rows = batch.as_array()
         mask = self.mask(rows, batch.topics)
@@ -138,8 +139,7 @@ class RowFilter:
         return np.asarray(chosen if self.strict else chosen | bad)
 
     def _texts_mask(self, rows: NDArray[Any], batch: Batch) -> NDArray[np.bool_]:
-        """Mask of the messages that may have the required key, tag and id; a text that no record holds
-        is seen at once.
+        """Mask of the messages that may have the key, tag and id; a text that no record holds is seen at once.
 
         A text with U+FFFD rules nothing out: other bytes are decoded to the same.
         """
@@ -158,13 +158,6 @@ class RowFilter:
             has_key = (rows["unique_key_length"] == len(asked)) & batch.may_hold(asked)
             mask &= has_key | (rows["own_offset"] == place)
         return mask
-
-    def _is_id(self, message_id: str) -> bool:
-        return self._offset_id is not None and self.message_id is not None and self.message_id.upper() == message_id
-
-    @cached_property
-    def _takes_all(self) -> bool:
-        return self == replace(RowFilter(), stale=self.stale)
 
     @cached_property
     def _offset_id(self) -> OffsetMessageId | None:

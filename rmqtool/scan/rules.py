@@ -41,27 +41,16 @@ FINDING_IDS: Final = {
     Verdict.STALE: "commitlog.stale-tail",
 }
 
-RULES: Final = (
-    (
-        Verdict.BAD_SIZE,
-        "the size is negative, or reaches past the end of the file; a blank's size is not the rest of the file",
-    ),
-    (Verdict.BAD_MAGIC, "the magic is none of message version 1, version 2 and blank"),
-    (Verdict.BAD_SIZE, "a message smaller than the smallest one"),
-    (Verdict.BAD_LENGTHS, "header and body together reach past the end of the record"),
-    (Verdict.BODY_CRC_MISMATCH, "the CRC of a body that is not empty differs from the stored one"),
-    (
-        Verdict.BAD_LENGTHS,
-        "topic or properties reach past the end of the record, or all lengths together are not the size",
-    ),
-    (
-        Verdict.BAD_PROPERTY,
-        "in the schedule topic: DELAY is not a number, which ends the log for the broker",
-    ),
-    (Verdict.RECORD_CRC_MISMATCH, "the store writes whole-record CRCs, the record carries one, and it differs"),
-    (Verdict.SELF_OFFSET_MISMATCH, "the record's stored physical offset is not its real one"),
-)
-"""(verdict, when), in the order of judging."""
+# The rules, in the order of judging:
+# BAD_SIZE: the size is negative, or reaches past the end of the file; a blank's size is not the rest of the file.
+# BAD_MAGIC: the magic is none of message version 1, version 2 and blank.
+# BAD_SIZE: a message smaller than the smallest one.
+# BAD_LENGTHS: header and body together reach past the end of the record.
+# BODY_CRC_MISMATCH: the CRC of a body that is not empty differs from the stored one.
+# BAD_LENGTHS: topic or properties reach past the end of the record, or all lengths together are not the size.
+# BAD_PROPERTY: in the schedule topic, DELAY is not a number, which ends the log for the broker.
+# RECORD_CRC_MISMATCH: the store writes whole-record CRCs, the record carries one, and it differs.
+# SELF_OFFSET_MISMATCH: the record's stored physical offset is not its real one.
 
 KEEPS_ITS_LENGTH: Final = frozenset(
     {Verdict.BODY_CRC_MISMATCH, Verdict.BAD_PROPERTY, Verdict.RECORD_CRC_MISMATCH, Verdict.SELF_OFFSET_MISMATCH}

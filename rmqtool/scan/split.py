@@ -146,8 +146,11 @@ def splits_of(split: Split, part_bytes: int = PART_BYTES, count: int | None = No
         return [split]
     parts = sub_splits(replace(split, end=data_end), _cuts(extents, data_bytes, count))
     parts[-1] = replace(parts[-1], end=split.end)
+    source = split.source
+    if not isinstance(source, LazySource):
+        return parts
     # Each with a source of its own: threads that share one would close it under each other.
-    return [replace(part, source=_own(part)) for part in parts]
+    return [replace(part, source=LazySource(source.name, source.size, source.open)) for part in parts]
 
 
 def has_parts(split: Split, part_bytes: int = PART_BYTES) -> bool:
@@ -173,9 +176,7 @@ def _cuts(extents: Sequence[tuple[int, int]], data_bytes: int, count: int) -> It
 
 
 def merged_outcome(split: Split, parts: Iterable[SplitOutcome]) -> SplitOutcome | None:
-    """Outcome of one walk over a file, from its parts in order, which hold good records only; None if
-    they do not fit.
-    """
+    """Outcome of one walk over a file, from its parts in order, all of good records; None if they do not fit."""
     position, ended = split.start, False
     size = split.source.size
     for outcome in parts:
@@ -189,8 +190,3 @@ def merged_outcome(split: Split, parts: Iterable[SplitOutcome]) -> SplitOutcome 
     if position < size and (split.more_follows or last_data_end(split.source, position, size) > position):
         return None
     return SplitOutcome(position, split.start, size - position, ended=ended)
-
-
-def _own(split: Split) -> ByteSource:
-    source = split.source
-    return LazySource(source.name, source.size, source.open) if isinstance(source, LazySource) else source

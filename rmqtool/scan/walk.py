@@ -136,12 +136,9 @@ class RecordReader(Protocol):
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
         """Rows of good records that begin in [position, limit) and lie whole in the window; the position after."""
 
-    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """The rows with the verdict STALE."""
-
 
 class BatchSource(Protocol):
-    """Known results for a log (`LogDigest`): gives a walk its batches, from those of earlier walks where it can."""
+    """Known results for a log (`RowCache`): gives a walk its batches, from those of earlier walks where it can."""
 
     def batches(self, walk: Walk, *, answers: bool) -> Iterator[Batch]:
         """The batches of a walk.
@@ -158,8 +155,8 @@ class Walk:
     Attributes:
         delays_ms: of the broker's delay levels, for the tags code of the schedule topic.
         record_crc: whether the store writes whole-record CRCs; elsewhere a property of that name is the application's.
-        digest: what is known of the log, and is told what this walk sees.
-        columns_only: whether the columns that a digest keeps are enough for whoever asks.
+        cache: what is known of the log, and is told what this walk sees.
+        columns_only: whether the columns that a cache keeps are enough for whoever asks.
         keys_of: the version whose `KeyHashes` are needed beside the columns; None needs none.
     """
 
@@ -170,7 +167,7 @@ class Walk:
     block_size: int = BLOCK_SIZE
     topics: TopicTable = field(default_factory=TopicTable)
     outcome: SplitOutcome = field(default_factory=SplitOutcome)
-    digest: BatchSource | None = None
+    cache: BatchSource | None = None
     columns_only: bool = False
     keys_of: str | None = None
     at_hand: InitVar[Window | None] = None
@@ -185,12 +182,14 @@ class Walk:
 
     def batches(self) -> Iterator[Batch]:
         """Rows of the split. What the disk does not give is a bad range and no exception."""
-        return self.scanned() if self.digest is None else self.digest.batches(self, answers=self.columns_only)
+        return self.scanned() if self.cache is None else self.cache.batches(self, answers=self.columns_only)
 
     def scanned(self) -> Iterator[Batch]:
         """Batches of the split, read from its bytes."""
         split, size = self.split, self.split.source.size
-        position = self._begin()
+        position: int | None = split.start
+        if split.anchor:
+            position = find_next(self.window, split.start, split.end, split.physical_offset, self._is_good)
         self.outcome.first_record = position
         if position is None:
             return
@@ -201,7 +200,11 @@ class Walk:
             position, rows = self.reader.run(self, position, end)
             if len(rows):
                 self._last_store_timestamp_ms = int(rows[-1][_STORE_TIMESTAMP])
-                yield self._batch(self.reader.mark_stale(rows) if self.outcome.stale else rows)
+                if self.outcome.stale and isinstance(rows, list):
+                    rows = [row._replace(verdict=Verdict.STALE) for row in rows]
+                elif self.outcome.stale:
+                    cast("numpy.ndarray[Any, Any]", rows)["verdict"] = Verdict.STALE
+                yield self._batch(rows)
             if position >= end:
                 break
             if self.window.start < position and self._may_reach_behind_window(position):
@@ -253,12 +256,6 @@ class Walk:
             self.delays_ms,
             self.record_crc,
         )
-
-    def _begin(self) -> int | None:
-        split = self.split
-        if not split.anchor:
-            return split.start
-        return find_next(self.window, split.start, split.end, split.physical_offset, self._is_good)
 
     def _may_reach_behind_window(self, position: int) -> bool:
         """True if filling the window from here could show the reader more of this record."""
@@ -475,6 +472,3 @@ class PlainReader:
             walk.record_crc,
         )
         return base + at, rows
-
-    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return [row._replace(verdict=Verdict.STALE) for row in rows]

@@ -115,13 +115,8 @@ def keyed_messages(
                 if not key.strip():
                     continue
                 name = chosen[batch.topics[row["topic_number"]]], int(row["queue_id"])
-                queue_offset, size, body_length, tags_code, store_timestamp_ms = (
-                    int(row[column]) for column in _COLUMNS
-                )
-                yield (
-                    name,
-                    CompactedMessage(queue_offset, size, key, body_length > 0, tags_code, store_timestamp_ms, raw),
-                )
+                queue_offset, size, body_length, tags_code, time_ms = (int(row[column]) for column in _COLUMNS)
+                yield name, CompactedMessage(queue_offset, size, key, body_length > 0, tags_code, time_ms, raw)
 
 
 class CompactionWriter:

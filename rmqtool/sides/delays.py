@@ -26,12 +26,7 @@ from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import finding
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.formats.properties import (
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
-    SCHEDULE_TOPIC,
-    UNIQUE_KEY,
-)
+from rmqtool.formats.properties import REAL_QUEUE_ID, REAL_TOPIC, SCHEDULE_TOPIC, UNIQUE_KEY
 from rmqtool.scan.runner import OnProgress
 from rmqtool.scan.walk import Batch
 from rmqtool.sides.queue_scan import (
@@ -122,7 +117,6 @@ def delay_levels(
 
     Raises:
         UnsupportedError: the log is damaged, so that nobody knows what was delivered.
-        UnreadableError: the disk does not give a record.
     """
     stored = delay_offsets(read_config(reader.store.view, DELAY_OFFSETS))
     queue_ids = sorted(queue_id for topic, queue_id in reader.queues() if topic == SCHEDULE_TOPIC)
@@ -261,10 +255,8 @@ def delay_findings(store: Store, rules: BrokerRules, level_count: int | None = N
                     expected = f"at most {level.end}"
                     yield _at(level, "config.delay-offset-ahead", text, max(1, level.skipped), expected)
                 elif level.skipped:
-                    text = (
-                        f"level {level.level} is at {stored}, after {level.skipped} messages whose time was still to "
-                        "come"
-                    )
+                    skipped = f"{level.skipped} messages whose time was still to come"
+                    text = f"level {level.level} is at {stored}, after {skipped}"
                     yield _at(level, "config.delay-offset-ahead", text, level.skipped)
                 again = level.delivered_from(level.start)
                 if len(again):

@@ -63,11 +63,7 @@ class BadRange(NamedTuple):
 
 
 def read_entries(source: ByteSource, start: int, rules: BrokerRules) -> Iterator[LogEntry | BadRange]:
-    """The entries of a file whose first byte has the given offset in the log, up to the first invalid one.
-
-    Raises:
-        UnreadableError: the disk does not give the bytes.
-    """
+    """The entries of a file whose first byte has the given offset in the log, up to the first invalid one."""
     end = last_data_end(source, 0, source.size)
     at = 0
     while at < end:
@@ -97,11 +93,7 @@ def read_entries(source: ByteSource, start: int, rules: BrokerRules) -> Iterator
 
 
 def read_units(source: ByteSource) -> Iterator[tuple[int, dict[str, int]]]:
-    """The units of a file of the index with their file positions, up to the last byte that is not zero.
-
-    Raises:
-        UnreadableError: the disk does not give the bytes.
-    """
+    """The units of a file of the index with their file positions, up to the last byte that is not zero."""
     end, size = last_data_end(source, 0, source.size), dledger.INDEX_UNIT_SIZE
     for at in range(0, end, _BLOCK_SIZE):
         block = read_range(source, at, min(_BLOCK_SIZE, -(-(end - at) // size) * size))
@@ -177,10 +169,8 @@ def _entry_findings(log: DLedgerLog, rules: BrokerRules, index_files: ExitStack,
             with closing(open_file(segment.path)) as source:
                 for entry in read_entries(source, segment.start, rules):
                     has_data = True
-                    place = {
-                        "file_position": entry.file_position,
-                        "physical_offset": segment.start + entry.file_position,
-                    }
+                    at = entry.file_position
+                    place = {"file_position": at, "physical_offset": segment.start + at}
                     if isinstance(entry, BadRange):
                         if segment is not log.data[-1]:
                             next_index = None

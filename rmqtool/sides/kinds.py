@@ -1,6 +1,6 @@
 """Every kind of side state in one table, and the files that a command checks or leaves out.
 
-A further kind is one file in this room, and one row in `SIDES`.
+A further kind is one file in this room, and one row in `SIDES`; its check has a name in `side_findings`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ FORECAST: Final = "forecast"
 PLANS: Final = "plans of repairs"
 """The check of a store as a plan leaves it; nobody calls it as a command."""
 
-Check = Callable[[Store, BrokerRules, Account], Iterator[Finding]]
-
 
 class SideKind(NamedTuple):
     """State that a broker keeps beside log, queues in files, index and configuration in files.
@@ -36,45 +34,15 @@ class SideKind(NamedTuple):
         files: what its files hold, as a part of a sentence, by their kind.
         readers: who looks into them.
         is_checked: whether these find something that a broker of a version reads, and can check it.
-        check: imports the check that needs no more than the store; later, for the quick commands ask this table too.
+        check: name of the check that needs no more than the store, in `side_findings`.
         holds_messages: whether nobody can say without it that a message is not there.
     """
 
     files: Mapping[FileKind, str]
     readers: tuple[str, ...] = ()
     is_checked: Callable[[Store, BrokerRules], bool] = lambda _store, _rules: True
-    check: Callable[[], Check] | None = None
+    check: str | None = None
     holds_messages: bool = False
-
-
-def _timer_check() -> Check:
-    from rmqtool.sides.timer.check import timer_findings
-
-    return timer_findings
-
-
-def _compaction_check() -> Check:
-    from rmqtool.sides.compaction import compaction_findings
-
-    return compaction_findings
-
-
-def _dledger_check() -> Check:
-    from rmqtool.sides.dledger import dledger_findings
-
-    return dledger_findings
-
-
-def _controller_check() -> Check:
-    from rmqtool.sides.controller import controller_findings
-
-    return controller_findings
-
-
-def _tiered_check() -> Check:
-    from rmqtool.sides.tiered import tiered_findings
-
-    return tiered_findings
 
 
 SIDES: Final = (
@@ -96,7 +64,7 @@ SIDES: Final = (
         {FileKind.TIMER_WHEEL: "the timer wheel", FileKind.TIMER_LOG: "the timer log"},
         (VERIFY, FORECAST, PLANS),
         is_timer_checked,
-        _timer_check,
+        "timer",
     ),
     SideKind(
         {
@@ -105,22 +73,18 @@ SIDES: Final = (
         },
         (VERIFY, FORECAST, PLANS),
         lambda _store, rules: rules.compaction,
-        _compaction_check,
+        "compaction",
         holds_messages=True,
     ),
     SideKind(
         {FileKind.DLEDGER: "the log of DLedger"},
         (VERIFY, PLANS),
         lambda _store, rules: rules.dledger,
-        _dledger_check,
+        "dledger",
         holds_messages=True,
     ),
-    SideKind(
-        {FileKind.CONTROLLER: "the files of controller mode"},
-        (VERIFY, FORECAST, PLANS),
-        check=_controller_check,
-    ),
-    SideKind({FileKind.TIERED: "the tiered store"}, (VERIFY, PLANS), check=_tiered_check, holds_messages=True),
+    SideKind({FileKind.CONTROLLER: "the files of controller mode"}, (VERIFY, FORECAST, PLANS), check="controller"),
+    SideKind({FileKind.TIERED: "the tiered store"}, (VERIFY, PLANS), check="tiered", holds_messages=True),
     SideKind({FileKind.TRANSACTION: "the transaction table"}),
 )
 HOLDS_MESSAGES: Final = frozenset(
@@ -147,9 +111,23 @@ def side_kinds(store: Store, rules: BrokerRules, reader: str, *, timer: bool = T
 
 def side_findings(store: Store, rules: BrokerRules, account: Account, kinds: frozenset[FileKind]) -> Iterator[Finding]:
     """Findings about files of these kinds, side by side."""
+    # Imported here, for the quick commands ask this table too.
+    from rmqtool.sides.compaction import compaction_findings
+    from rmqtool.sides.controller import controller_findings
+    from rmqtool.sides.dledger import dledger_findings
+    from rmqtool.sides.tiered import tiered_findings
+    from rmqtool.sides.timer.check import timer_findings
+
+    checks: dict[str, Callable[[Store, BrokerRules, Account], Iterator[Finding]]] = {
+        "compaction": compaction_findings,
+        "controller": controller_findings,
+        "dledger": dledger_findings,
+        "tiered": tiered_findings,
+        "timer": timer_findings,
+    }
     for side in SIDES:
         if side.check is not None and kinds.issuperset(side.files):
-            yield from side.check()(store, rules, account)
+            yield from checks[side.check](store, rules, account)
 
 
 def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator[UnreadFiles]:
@@ -172,22 +150,17 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
     for side in SIDES:
         for kind, content in side.files.items():
             is_off = kind in (FileKind.TIMER_WHEEL, FileKind.TIMER_LOG) and not store.settings.runs_timer
-            if kind in store.files and kind not in looked_at and not is_off:
-                yield from (
-                    _unread_configs(store, content)
-                    if kind is FileKind.CONFIG_ROCKSDB
-                    else _unread_directories(store, side, kind, content)
-                )
+            if kind not in store.files or kind in looked_at or is_off:
+                continue
+            if kind is not FileKind.CONFIG_ROCKSDB:
+                yield from _unread_directories(store, side, kind, content)
+                continue
+            from rmqtool.store.config.config_database import read_config_databases
 
-
-def _unread_configs(store: Store, content: str) -> Iterator[UnreadFiles]:
-    """The databases of configuration that were not read to their end."""
-    from rmqtool.store.config.config_database import read_config_databases
-
-    for database in read_config_databases(store.view):
-        if database.failure is not None:
-            reason, read_by = f"{content}: {database.reason}", read_by_after(database.failure)
-            yield UnreadFiles(database.directory, FileKind.CONFIG_ROCKSDB.value, reason, read_by)
+            for database in read_config_databases(store.view):
+                if database.failure is not None:
+                    reason, read_by = f"{content}: {database.reason}", read_by_after(database.failure)
+                    yield UnreadFiles(database.directory, kind.value, reason, read_by)
 
 
 def _unread_directories(store: Store, side: SideKind, kind: FileKind, content: str) -> Iterator[UnreadFiles]:

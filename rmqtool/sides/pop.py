@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
-from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import finding
@@ -35,12 +34,11 @@ from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.rocksdb.pop import POP_FAMILY, PopKeyRow, parse_pop_key, pop_key
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.sides.queue_scan import queue_units, readable_record
-from rmqtool.sides.unread import ReadBy, UnreadFiles, read_by_after
+from rmqtool.sides.unread import DatabaseCheck, read_by_after
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading
 from rmqtool.store.databases.rocksdb_files import has_to_open
-from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.view import Entry, StoreView
@@ -298,9 +296,6 @@ def read_pop_log(reader: Reader, timers: Iterable[Record]) -> PopLog:
 
     Args:
         timers: messages that wait in the timer, by their time: a broker puts check points and acknowledgements there.
-
-    Raises:
-        UnreadableError: a file cannot be read.
     """
     log, stored = PopLog(), consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
     for topic, queue_id in reader.queues():
@@ -321,11 +316,7 @@ def read_pop_log(reader: Reader, timers: Iterable[Record]) -> PopLog:
 
 
 def popped_messages(reader: Reader, log: PopLog) -> Iterator[PoppedMessage]:
-    """The messages of all check points, by the time at which a broker delivers them again.
-
-    Raises:
-        UnreadableError: a file cannot be read.
-    """
+    """The messages of all check points, by the time at which a broker delivers them again."""
     queues, stored = set(reader.queues()), consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
     for point in sorted(log.check_points.values(), key=lambda point: point.body.revive_timestamp_ms):
         key = point.body.key
@@ -339,11 +330,7 @@ def popped_messages(reader: Reader, log: PopLog) -> Iterator[PoppedMessage]:
 
 
 def database_messages(reader: Reader, rows: Iterable[PopRow]) -> Iterator[PoppedMessage]:
-    """The messages that a broker has in RocksDB until they are acknowledged, by the time of the next delivery.
-
-    Raises:
-        UnreadableError: a file cannot be read.
-    """
+    """The messages that a broker has in RocksDB until they are acknowledged, by the time of the next delivery."""
     queues, stored = set(reader.queues()), consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
     for row in rows:
         key = PopKey(row.topic, row.consumer_group, row.queue_id, row.queue_offset, row.pop_timestamp_ms, "")
@@ -366,25 +353,11 @@ def _unacknowledged(
     return record, PopState.UNREADABLE if record is None else PopState.IN_FLIGHT
 
 
-@dataclass
-class PopCheck:
-    """One check of the messages that pop consumers hold: obstacles for a broker, and expired ones.
+class PopCheck(DatabaseCheck):
+    """One check of the messages that pop consumers hold: obstacles for a broker, and expired ones."""
 
-    Attributes:
-        failure: why the database was not read to its end, as a sentence; empty where it was, or there is none.
-        read_by: what would read it then.
-    """
-
-    store: Store
-    rules: BrokerRules
-    failure: str = ""
-    read_by: ReadBy = ReadBy.BROKER
-
-    @property
-    def left_out(self) -> tuple[UnreadFiles, ...]:
-        """The database where it was not read to its end."""
-        unread = UnreadFiles(DIRECTORY, FileKind.POP_ROCKSDB.value, self.failure, self.read_by)
-        return (unread,) if self.failure else ()
+    directory = DIRECTORY
+    kind = FileKind.POP_ROCKSDB
 
     def findings(self, *, is_whole: bool) -> Iterator[Finding]:
         """Findings about the records from where a broker continues, and about the rows of the database.

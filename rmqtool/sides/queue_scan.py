@@ -52,11 +52,7 @@ def queue_units(queue: Queue, start: int, end: int) -> Iterator[QueueUnit]:
 
 
 def record_at(reader: Reader, physical_offset: int) -> Record | None:
-    """The record at a physical offset; None where no message is there.
-
-    Raises:
-        UnreadableError: the disk does not give it.
-    """
+    """The record at a physical offset; None where no message is there."""
     message = reader.message_at(physical_offset)
     return message.record if message is not None else None
 

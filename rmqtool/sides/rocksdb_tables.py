@@ -22,7 +22,6 @@ import numpy as np
 from rmqtool.engine.reading.message_places import search_log
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
-from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import finding
@@ -42,10 +41,9 @@ from rmqtool.formats.rocksdb.store import (
 )
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.sides.queue_scan import record_at
-from rmqtool.sides.unread import ReadBy, UnreadFiles, read_by_after
+from rmqtool.sides.unread import DatabaseCheck, read_by_after
 from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading
 from rmqtool.store.databases.rocksdb_files import has_to_open
-from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import Entry, StoreView
 
@@ -53,7 +51,6 @@ DIRECTORY: Final = "rocksdbstore"
 TABLES: Final = (INDEX_FAMILY, TIMER_FAMILY, TRANSACTION_FAMILY)
 FINDINGS_MAX: Final = 100
 """Findings of one kind that are named; the rest is counted in one."""
-_ROLLED_BACK: Final = "rollback"
 _BLOCK_ROWS: Final = 1 << 16
 _RUN_ROWS: Final = 1 << 20
 _MERGED_ROWS: Final = 1 << 10
@@ -105,30 +102,16 @@ class SideDatabase:
                 yield row
 
 
-@dataclass
-class SideDatabaseCheck:
-    """One check of `rocksdbstore/`.
+class SideDatabaseCheck(DatabaseCheck):
+    """One check of `rocksdbstore/`."""
 
-    Attributes:
-        failure: why not all of it was read, as a sentence; empty where it was, or a finding says so.
-        read_by: what would read it then.
-    """
-
-    store: Store
-    rules: BrokerRules
-    failure: str = ""
-    read_by: ReadBy = ReadBy.BROKER
+    directory = DIRECTORY
+    kind = FileKind.ROCKSDB
 
     @property
     def is_used(self) -> bool:
         """True if there is a row to check, or a broker may fail to open the database."""
         return has_to_open(self.store.view, self.store.files.get(FileKind.ROCKSDB, ()))
-
-    @property
-    def left_out(self) -> tuple[UnreadFiles, ...]:
-        """The database where it was not read to its end."""
-        unread = UnreadFiles(DIRECTORY, FileKind.ROCKSDB.value, self.failure, self.read_by)
-        return (unread,) if self.failure else ()
 
     def findings(self, log: tuple[int, int] | None) -> Iterator[Finding]:
         """All findings.
@@ -270,7 +253,7 @@ def _rows_of(run: Any) -> Iterator[_IndexColumns]:
 
 def _expected(record: Record) -> set[tuple[int, int, int]]:
     """Digest, hour and time of every row that a broker writes for a message."""
-    if record.unique_key is None or record.transaction == _ROLLED_BACK:
+    if record.unique_key is None or record.transaction == "rollback":
         return set()
     time = record.store_timestamp_ms
     keys = tuple(key.encode("utf-8", "replace") for key in record.keys)

@@ -79,10 +79,7 @@ class Operations:
 def next_offsets(reader: Reader) -> tuple[int, int]:
     """The queue offsets in both topics, half messages first, at which a broker continues."""
     stored = consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
-    half, operation = (
-        stored.get((HALF_TOPIC, GROUP), {}).get(0, -1),
-        stored.get((OPERATION_TOPIC, GROUP), {}).get(0, -1),
-    )
+    half, operation = (stored.get((topic, GROUP), {}).get(0, -1) for topic in (HALF_TOPIC, OPERATION_TOPIC))
     return (
         half if half >= 0 else reader.queue(HALF_TOPIC, 0).min_queue_offset,
         operation if operation >= 0 else reader.queue(OPERATION_TOPIC, 0).min_queue_offset,
@@ -93,7 +90,6 @@ def half_messages(reader: Reader) -> Iterator[HalfMessage]:
     """The half messages of a store, in the order of their queue.
 
     Raises:
-        UnreadableError: a file cannot be read.
         UnsupportedError: the queues are kept in a database that is not read.
     """
     if (HALF_TOPIC, 0) not in reader.queues():

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
+from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.store.databases.rocksdb import RocksFailure
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
 
 
 class ReadBy(StrEnum):
@@ -42,6 +46,29 @@ class UnreadFiles:
 
     def as_json(self) -> dict[str, str]:
         return {"path": self.path, "kind": self.kind, "reason": self.reason}
+
+
+@dataclass
+class DatabaseCheck:
+    """One check of a database that a broker has beside its queues.
+
+    Attributes:
+        failure: why not all of it was read, as a sentence; empty where it was, or a finding says so, or there is none.
+        read_by: what would read it then.
+    """
+
+    directory: ClassVar[str]
+    kind: ClassVar[FileKind]
+    store: Store
+    rules: BrokerRules
+    failure: str = ""
+    read_by: ReadBy = ReadBy.BROKER
+
+    @property
+    def left_out(self) -> tuple[UnreadFiles, ...]:
+        """The database where it was not read to its end."""
+        unread = UnreadFiles(self.directory, self.kind.value, self.failure, self.read_by)
+        return (unread,) if self.failure else ()
 
 
 def read_by_after(failure: RocksFailure | None) -> ReadBy:

@@ -78,22 +78,18 @@ class StoreLock(Closable):
         except OSError as error:
             raise WriteError(f"{self._root / LOCK_NAME}: {reason(error)}") from error
 
-    def demand_unused(self, log_directories: tuple[Path, ...]) -> None:
-        """Refuse a log elsewhere that somebody has mapped, where it became known only after the lock was taken.
-
-        Raises:
-            RefusedError: a broker has.
-        """
-        if log_directories != self._logs:
-            self._logs = log_directories
-            _require_unused(self._root, log_directories)
-
-    def demand_unmapped(self) -> None:
+    def demand_unused(self, log_directories: tuple[Path, ...] | None = None) -> None:
         """Refuse a store that a broker has begun to load since the lock was taken.
+
+        Args:
+            log_directories: where the log lies, where that became known only later; the same ones are not looked at.
 
         Raises:
             RefusedError: one has.
         """
+        if log_directories == self._logs:
+            return
+        self._logs = self._logs if log_directories is None else log_directories
         _require_unused(self._root, self._logs)
 
     def _take(self) -> None:
@@ -113,7 +109,7 @@ class StoreLock(Closable):
                 named = path.lstat()
                 if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino):
                     path.unlink()
-                    _set_times(self._root, store)
+                    os.utime(self._root, ns=(store.st_atime_ns, store.st_mtime_ns))
         for descriptor in (self._descriptor, self._directory):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -206,13 +202,9 @@ def _opened(path: Path, *, keeps_times: bool) -> tuple[int, bool]:
             os.fchown(descriptor, store.st_uid, store.st_gid)
         os.fchmod(descriptor, (store.st_mode & 0o666) | 0o600)
         if keeps_times:
-            _set_times(path.parent, store)
+            with suppress(PermissionError):  # only the owner sets times
+                os.utime(path.parent, ns=(store.st_atime_ns, store.st_mtime_ns))
     except OSError:
         os.close(descriptor)
         raise
     return descriptor, True
-
-
-def _set_times(directory: Path, state: os.stat_result) -> None:
-    with suppress(PermissionError):  # only the owner sets times
-        os.utime(directory, ns=(state.st_atime_ns, state.st_mtime_ns))

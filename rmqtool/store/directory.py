@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,16 +27,15 @@ from rmqtool.store.file_kinds import (
     is_java_long,
     is_segment_name,
     kind_of,
-    kinds_of,
     segment_name,
     stray_kind_of,
 )
 from rmqtool.store.list_files import list_files
 from rmqtool.store.sizes import (
+    DEFAULT_INDEX_FILE_SIZE,
     DEFAULT_LOG_FILE_SIZE,
     DEFAULT_QUEUE_FILE_SIZE,
     LogFileSize,
-    are_default_sizes,
     cut_log_file_size,
     infer_file_size,
     infer_log_file_size,
@@ -267,9 +266,15 @@ class Store:
 
     @cached_property
     def has_default_derived_sizes(self) -> bool | None:
-        """True if queue and index files have the broker's default sizes; None where there are none."""
-        sizes = {segment.size for queue in self.loadable_queues.values() for segment in queue.segments}
-        return are_default_sizes(sizes, {entry.size for entry in self.index_files})
+        """True if queue and index files have the broker's default sizes; None where there are none.
+
+        One file of exactly such a length is enough: no other configuration makes one.
+        """
+        of_queues = {segment.size for queue in self.loadable_queues.values() for segment in queue.segments}
+        of_index = {entry.size for entry in self.index_files}
+        if not of_queues and not of_index:
+            return None
+        return DEFAULT_QUEUE_FILE_SIZE in of_queues or DEFAULT_INDEX_FILE_SIZE in of_index
 
     @property
     def uses_default_sizes(self) -> bool:
@@ -386,14 +391,22 @@ def survey(view: StoreView, settings: Settings | None = None, known: Store | Non
         UnreadableError: the directory itself may not be read.
     """
     settings = settings or Settings()
-    named, dledger = settings.commitlog_directories, settings.dledger_directories
-    named, dledger = named_logs(view, named, dledger, uses_dledger=bool(settings.uses_dledger))
+    named = tuple(directory.rstrip("/") or "/" for directory in settings.commitlog_directories)
+    by_name_or_content = (
+        directory
+        for directory in named
+        if kind_of(f"{directory}/{segment_name(0)}") is FileKind.DLEDGER or _begins_with_entry(view, directory)
+    )
+    dledger = tuple(dict.fromkeys((*settings.dledger_directories, *by_name_or_content)))
+    if settings.uses_dledger:  # such a broker needs no directory of a plain log
+        named = tuple(path for path in named if path in dledger or view.stat(path) is not None)
     settings = replace(settings, commitlog_directories=named, dledger_directories=dledger)
     known_files = {} if known is None else known.files
     walked = list_files(view, chain.from_iterable(known_files.values()))
     entries_by_kind: dict[FileKind, list[Entry]] = defaultdict(list)
-    for entry, kind in zip(walked.entries, kinds_of([entry.path for entry in walked.entries]), strict=True):
-        entries_by_kind[kind if entry.kind is EntryKind.FILE else stray_kind_of(entry.path)].append(entry)
+    for entry in walked.entries:
+        kind = kind_of(entry.path) if entry.kind is EntryKind.FILE else stray_kind_of(entry.path)
+        entries_by_kind[kind].append(entry)
     problems = walked.problems
     if settings.commitlog_directories:
         directories = move_log(view, settings.log_directories, entries_by_kind, problems, frozenset(dledger))
@@ -442,28 +455,6 @@ def _queue_file_size(queues: dict[QueueName, QueueFiles], unit_size: int = 1, *,
     """One size holds for all queues, and their names are multiples of it too: they are judged together."""
     segments = [segment for queue in queues.values() for segment in queue.segments]
     return infer_file_size(segments, unit_size, rounds_up=rounds_up)
-
-
-def named_logs(
-    view: StoreView, directories: Sequence[str], of_dledger: Sequence[str], *, uses_dledger: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The directories that were named for the log, and those of them that hold the data of DLedger.
-
-    A broker with DLedger needs no directory of a plain log.
-
-    Args:
-        of_dledger: those of which the settings say so.
-    """
-    named = tuple(directory.rstrip("/") or "/" for directory in directories)
-    by_name_or_content = (
-        directory
-        for directory in named
-        if kind_of(f"{directory}/{segment_name(0)}") is FileKind.DLEDGER or _begins_with_entry(view, directory)
-    )
-    of_dledger = tuple(dict.fromkeys((*of_dledger, *by_name_or_content)))
-    if uses_dledger:
-        named = tuple(path for path in named if path in of_dledger or view.stat(path) is not None)
-    return named, of_dledger
 
 
 def _begins_with_entry(view: StoreView, directory: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -68,10 +67,7 @@ _PATTERNS: Final = tuple(
         (rf"commitlog[^/]*/{_SEGMENT}", FileKind.COMMITLOG),
         (r"commitlog[^/]*/.*", FileKind.STRAY_COMMITLOG),
         (rf"consumequeue/[^/]+/{_QUEUE}/{_SEGMENT}", FileKind.CONSUMEQUEUE),
-        (
-            rf"consumequeue/({_ROCKS})",
-            FileKind.CONSUMEQUEUE_ROCKSDB,
-        ),
+        (rf"consumequeue/({_ROCKS})", FileKind.CONSUMEQUEUE_ROCKSDB),
         (r"consumequeue_rocksdb/.*", FileKind.CONSUMEQUEUE_ROCKSDB),
         (r"consumequeue/.*", FileKind.STRAY_QUEUE),
         (rf"consumequeue_ext/[^/]+/{_QUEUE}/{_SEGMENT}", FileKind.CONSUMEQUEUE_EXT),
@@ -146,11 +142,6 @@ def kind_of(path: str) -> FileKind:
         if pattern.match(path):
             return kind if kind not in _STRAYS or is_segment_name(path.rpartition("/")[2], kind) else _STRAYS[kind]
     return FileKind.UNKNOWN
-
-
-def kinds_of(paths: Iterable[str]) -> list[FileKind]:
-    """The kind of each file."""
-    return [kind_of(path) for path in paths]
 
 
 def stray_kind_of(path: str) -> FileKind:

@@ -38,7 +38,10 @@ class IndexEntry(NamedTuple):
 
 
 class IndexFile:
-    """One index file."""
+    """One index file.
+
+    Every method raises UnreadableError where the disk does not give what it reads.
+    """
 
     def __init__(self, read: Callable[[int, int], bytes], slot_count: int) -> None:
         """`read` gives the bytes of a file position and a length; see `read_range`."""
@@ -48,37 +51,21 @@ class IndexFile:
 
     @cached_property
     def header(self) -> IndexHeader:
-        """Its header.
-
-        Raises:
-            UnreadableError: the disk does not give it.
-        """
+        """Its header."""
         return IndexHeader.parse(self._read(0, HEADER_SIZE))
 
     def newest_entry(self, key_hash: int) -> int:
-        """Number of the newest entry in the hash's slot.
-
-        Raises:
-            UnreadableError: the disk does not give it.
-        """
+        """Number of the newest entry in the hash's slot."""
         raw = self._read(HEADER_SIZE + key_hash % self.slot_count * SLOT_SIZE, SLOT_SIZE)
         return int.from_bytes(raw.ljust(SLOT_SIZE, b"\0"), "big", signed=True)
 
     def entry(self, number: int) -> IndexEntry:
-        """An entry.
-
-        Raises:
-            UnreadableError: the disk does not give it.
-        """
+        """An entry."""
         raw = self._read(self._entries_start + number * ENTRY_SIZE, ENTRY_SIZE)
         return IndexEntry._make(_ENTRY.unpack(raw.ljust(ENTRY_SIZE, b"\0")))
 
     def entries_of_last_record(self) -> int:
-        """Number of entries at the end that belong to the record that the header names last.
-
-        Raises:
-            UnreadableError: the disk does not give them.
-        """
+        """Number of entries at the end that belong to the record that the header names last."""
         last = self.header.next_entry_number - 1
         number = last
         while number > 0:
@@ -89,19 +76,11 @@ class IndexFile:
         return last - number
 
     def entries_before(self, number: int, count: int) -> list[IndexEntry]:
-        """Entries from a number downwards, newest first; number 0 is none.
-
-        Raises:
-            UnreadableError: the disk does not give them.
-        """
+        """Entries from a number downwards, newest first; number 0 is none."""
         count = max(0, min(count, number))
         raw = self._read(self._entries_start + (number + 1 - count) * ENTRY_SIZE, count * ENTRY_SIZE)
         entries = _ENTRY.iter_unpack(raw.ljust(count * ENTRY_SIZE, b"\0"))
         return [IndexEntry._make(fields) for fields in entries][::-1]
-
-    def count_reached(self, numbers: Iterable[int], last: int) -> int:
-        """Number of the entries that are reached by the chains of their slots."""
-        return sum(self.is_reached(number, last) for number in numbers)
 
     def is_reached(self, number: int, last: int) -> bool:
         """True if the chain of an entry's slot reaches that entry; chains run backwards, so numbers fall.
@@ -110,9 +89,6 @@ class IndexFile:
 
         Args:
             last: the file's last entry.
-
-        Raises:
-            UnreadableError: the disk does not give them.
         """
         entry = self.entry(number)
         if min(entry.key_hash, entry.physical_offset, entry.time_delta_seconds) < 0:
@@ -131,11 +107,7 @@ class IndexFile:
         return True
 
     def entries(self, last: int) -> Iterator[tuple[int, NDArray[Any]]]:
-        """The entries that the file has up to a number, in blocks with the number of the first one.
-
-        Raises:
-            UnreadableError: the disk does not give them.
-        """
+        """The entries that the file has up to a number, in blocks with the number of the first one."""
         import numpy as np
 
         for number in range(1, last + 1, BLOCK_ENTRIES):

@@ -147,7 +147,7 @@ def _is_proven(file: IndexFile, header: IndexHeader) -> bool:
     """
     last_entry = header.next_entry_number - 1
     samples = sorted({1 + (last_entry - 1) * i // (SAMPLES_MAX - 1) for i in range(SAMPLES_MAX)})
-    agreeing = file.count_reached(samples, last_entry)
+    agreeing = sum(file.is_reached(number, last_entry) for number in samples)
     if len(samples) > 2:
         return agreeing * 4 >= len(samples) * 3
     # One or two entries prove too little by themselves; the header names the records of the first and the last.
@@ -155,8 +155,7 @@ def _is_proven(file: IndexFile, header: IndexHeader) -> bool:
 
 
 def _has_named_ends(file: IndexFile, header: IndexHeader) -> bool:
-    """True if the first and the last entry are where a count puts them, by the header's records, and nothing after
-    them.
+    """True if the first and the last entry, by the header's records, are where a count puts them, and none is behind.
 
     It needs no chain: where all slots were lost, nothing else tells the count. A place of 20 bytes beside the right one
     has another entry after it, or where number 0 is, which no key has; any other one has no record's offset.

@@ -39,8 +39,6 @@ class ForeignDirectory:
         """Refuse to change the files of another store, and to copy them while somebody changes them.
 
         Args:
-            root: the store that was named.
-            command: the one that would change them.
             is_copied: whether they are only read, for a copy of the store.
 
         Raises:
@@ -66,10 +64,16 @@ def foreign_directory(
         log_directories: where its log lies, where somebody said so.
         is_log_named: whether a person named the directories of the log, and not the properties file.
     """
+    named = conf.settings().commitlog_directories if conf is not None else ()
+    named_real = {os.path.realpath(root / path) for path in named}
     for path in log_directories:
-        if not is_outside(root, path) or (conf is not None and _is_own(root, path, conf)):
+        by_conf = None
+        if not is_outside(root, path):
             continue
-        by_conf = _by_conf(root, path, conf, is_log_named=is_log_named) if conf is not None else None
+        if conf is not None and os.path.realpath(root / path) in named_real:
+            if _is_conf_of(conf, root):
+                continue
+            by_conf = _by_conf(path, conf, is_log_named=is_log_named)
         if (other := by_conf or _by_root_files(root, path)) is not None:
             return other
     links = (path for path in linked_directories(root) if not (log_directories and path.startswith("commitlog")))
@@ -95,10 +99,8 @@ def doubtful_link(root: Path) -> str | None:
     return None
 
 
-def _by_conf(root: Path, path: str, conf: BrokerConf, *, is_log_named: bool) -> ForeignDirectory | None:
-    """A directory of the log that the properties file assigns to another store than the named one; else None."""
-    if not _is_named_by(conf, root, path):
-        return None
+def _by_conf(path: str, conf: BrokerConf, *, is_log_named: bool) -> ForeignDirectory | None:
+    """A directory of the log that the properties file names, and that is another store's; else None."""
     written = conf.store_root
     owner = Path(written) if written is not None and written.startswith("/") and Path(written).is_dir() else None
     if is_log_named and owner is None:
@@ -110,10 +112,7 @@ def _by_conf(root: Path, path: str, conf: BrokerConf, *, is_log_named: bool) -> 
     return ForeignDirectory(path, owner, reason)
 
 
-def _is_own(root: Path, path: str, conf: BrokerConf) -> bool:
-    """True if the properties file puts the log of the named store there."""
-    if not _is_named_by(conf, root, path):
-        return False
+def _is_conf_of(conf: BrokerConf, root: Path) -> bool:
     if conf.store_root is not None:
         return conf.store_root.startswith("/") and is_same(Path(conf.store_root), root)
     # The homes of whoever may run the store's broker: the store's owner, and the user of this process.
@@ -122,11 +121,6 @@ def _is_own(root: Path, path: str, conf: BrokerConf) -> bool:
             if is_same(Path(pwd.getpwuid(user_id).pw_dir) / _DEFAULT_ROOT, root):
                 return True
     return False
-
-
-def _is_named_by(conf: BrokerConf, root: Path, path: str) -> bool:
-    real = os.path.realpath(root / path)
-    return any(os.path.realpath(root / named) == real for named in conf.settings().commitlog_directories)
 
 
 def _by_root_files(root: Path, path: str) -> ForeignDirectory | None:

@@ -53,11 +53,6 @@ class OverlaidFile:
     pages: dict[int, int] = field(default_factory=dict)
     """Where in the temporary file a page lies."""
 
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """File position and length of each content."""
-        return [(at, content.length) for at, content in self.contents]
-
     def shown(self) -> Entry:
         allocated = self.entry.allocated_bytes + sum(content.length for _, content in self.contents)
         return replace(
@@ -85,6 +80,8 @@ class OverlaidFile:
 
 class Overlay(Closable):
     """A store view over another one, and a `FileSink` whose writes only this view shows.
+
+    What changes a file raises UnreadableError where it is not there.
 
     A directory of the other view is listed once while there is room, however many starts are tried over this one.
     What is planned is told by `add`, `lay`, `replace` and `remove`, each file in one way; what is written, as to any
@@ -144,10 +141,6 @@ class Overlay(Closable):
         """Overlay of a file; None where it is as in the store."""
         return self._changes.get(path)
 
-    def changes_any(self, paths: Iterable[str]) -> bool:
-        """True if one of the files has an overlay."""
-        return any(path in self._changes for path in paths)
-
     def laid_over(self, paths: Iterable[str]) -> tuple[Hashable, ...]:
         """Identity of each file's new content, or `UNKNOWN_CONTENT`; None where it is as in the store."""
         contents: list[Hashable] = []
@@ -160,11 +153,7 @@ class Overlay(Closable):
         return tuple(contents)
 
     def add(
-        self,
-        path: str,
-        content: Content,
-        mtime_ns: int | None = None,
-        digest: Callable[[], str | None] | None = None,
+        self, path: str, content: Content, mtime_ns: int | None = None, digest: Callable[[], str | None] | None = None
     ) -> None:
         """Show a file that is not there, and the directories it lies in; it is as old as now unless a time is given.
 
@@ -177,11 +166,7 @@ class Overlay(Closable):
         change.size, change.digest = content.length, digest
 
     def lay(self, path: str, file_position: int, content: Content) -> None:
-        """Lay content over a part of a file, which becomes longer if that ends beyond it.
-
-        Raises:
-            UnreadableError: the file is not there.
-        """
+        """Lay content over a part of a file, which becomes longer if that ends beyond it."""
         change = self._changes.get(path)
         if change is None:
             entry = self._file_below(path)
@@ -191,11 +176,7 @@ class Overlay(Closable):
         change.size = max(change.size, file_position + content.length)
 
     def replace(self, path: str, content: Content, digest: Callable[[], str | None] | None = None) -> None:
-        """Show other content in a file; its modification time stays, as in `add`.
-
-        Raises:
-            UnreadableError: the file is not there.
-        """
+        """Show other content in a file; its modification time stays, as in `add`."""
         self._changes[path] = OverlaidFile(self._file_below(path), 0, content.length, [(0, content)], digest=digest)
 
     def create(self, path: str, size: int) -> None:
@@ -287,14 +268,14 @@ class Overlay(Closable):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@dataclass(eq=False)
 class OverlaidSource:
     """Bytes of one file as the overlay shows it at the time of each read; see `ByteSource`."""
 
-    def __init__(self, name: str, overlay: Overlay, base: ByteSource | None) -> None:
-        self.name = name
-        self._overlay = overlay
-        self._base = base
-        self._opened: dict[int, ByteSource] = {}
+    name: str
+    _overlay: Overlay
+    _base: ByteSource | None
+    _opened: dict[int, ByteSource] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -309,7 +290,8 @@ class OverlaidSource:
         change = self._overlay.change_of(self.name)
         if change is None:
             return None if self._base is None else self._base.identity
-        is_whole = not change.pages and not change.base_size and [(0, change.size)] == change.places
+        places = [(at, content.length) for at, content in change.contents]
+        is_whole = not change.pages and not change.base_size and places == [(0, change.size)]
         return change.digest() if is_whole and change.digest is not None else None
 
     def read_into(self, position: int, buffer: memoryview) -> int:

@@ -31,17 +31,6 @@ from rmqtool.store.file_kinds import is_broker_directory
 _ROOT_FILES: Final = ("lock", "checkpoint", "abort")
 
 
-def outer_directories(root: Path, log_directories: Iterable[str | Path]) -> Iterator[Path]:
-    """Directories outside of a store that hold files of it, without links in their paths.
-
-    Args:
-        log_directories: those of its log.
-    """
-    for path in (*log_directories, *linked_directories(root)):
-        if is_outside(root, path):
-            yield Path(os.path.realpath(root / path))
-
-
 def linked_directories(root: Path) -> Iterator[str]:
     """Links at the top of a store where a broker has a directory."""
     with suppress(OSError), os.scandir(root) as listing:
@@ -49,11 +38,7 @@ def linked_directories(root: Path) -> Iterator[str]:
 
 
 def root_around(directory: Path, root: Path) -> Path | None:
-    """The root of the other store in which a directory lies; None where nothing shows one.
-
-    Args:
-        root: the store that uses the directory.
-    """
+    """The root of the other store in which a directory lies; None where nothing shows one."""
     around = Path(os.path.realpath(directory)).parent
     is_root = any(os.path.lexists(around / name) for name in _ROOT_FILES)
     return around if is_root and not is_same(around, root) else None
@@ -73,11 +58,7 @@ def is_same(one: Path, other: Path) -> bool:
 
 
 LOCK_NAME: Final = "lock"
-ROCKS_LOCKS: Final = (
-    "rocksdbstore/LOCK",
-    "consumequeue/LOCK",
-    "consumequeue_rocksdb/LOCK",
-)
+ROCKS_LOCKS: Final = ("rocksdbstore/LOCK", "consumequeue/LOCK", "consumequeue_rocksdb/LOCK")
 """Held from a broker's construction or load on, when it does not hold `lock` yet."""
 _FLOCK: Final = struct.Struct("hhqqi0q")
 """`struct flock` of 64-bit Linux: type, whence, start, length, pid, padded to 8 bytes."""
@@ -134,12 +115,12 @@ def lock_report(root: Path, log_directories: Iterable[Path] = (), owner: Path | 
     """Look at all that tells of a running broker.
 
     Args:
-        root: the store directory.
         log_directories: where the commitlog lies if not in the store directory.
         owner: another store to which the log belongs.
     """
     databases = (lock_state(root, path) for path in ROCKS_LOCKS)
-    outer = tuple(outer_directories(root, log_directories))
+    holding: tuple[str | Path, ...] = (*log_directories, *linked_directories(root))
+    outer = tuple(Path(os.path.realpath(root / path)) for path in holding if is_outside(root, path))
     around = (owner, *(root_around(directory, root) for directory in outer))
     return LockReport(
         lock_state(root),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
@@ -45,30 +46,18 @@ class FileTrouble:
     failures: int = 0
 
 
+@dataclass
 class Health:
     """Failures of a file system and its files, however often these are opened.
 
-    Args:
+    Attributes:
         clock: seconds that only grow.
+        wasted_s: seconds spent on requests that failed since the last one that worked.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
-        self._wasted_s = 0.0
-        self._files: dict[str, FileTrouble] = {}
-
-    def file(self, name: str) -> FileTrouble:
-        """Known failures of a file."""
-        return self._files.setdefault(name, FileTrouble())
-
-    def check(self) -> None:
-        """Raises OSError if the file system was given up."""
-        if self._wasted_s >= PATIENCE_S:
-            raise OSError(errno.EIO, "gave up, because the file system does not respond")
-
-    def tell(self, seconds: float, *, worked: bool) -> None:
-        """A request was answered after this long, or was not."""
-        self._wasted_s = 0.0 if worked else self._wasted_s + seconds
+    clock: Callable[[], float] = time.monotonic
+    wasted_s: float = 0.0
+    files: defaultdict[str, FileTrouble] = field(default_factory=lambda: defaultdict(FileTrouble))
 
 
 class RangedSource:
@@ -87,7 +76,7 @@ class RangedSource:
         self._health = health
         self._file: RangeFile | None = None
         self._kept: list[tuple[int, bytes]] = []
-        self._trouble = health.file(name)
+        self._trouble = health.files[name]
         self._last = (-1, -1)
         self._step = FETCH_MIN
 
@@ -101,7 +90,7 @@ class RangedSource:
                 break  # the file is shorter than its directory says
             buffer[done : done + len(part)] = part
             done += len(part)
-        READS.add(done)
+        READS.byte_count += done
         return done
 
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -136,7 +125,7 @@ class RangedSource:
         try:
             return start, self._get(start, end)
         except OSError as error:
-            if end - start <= FETCH_MIN or self._is_given_up:
+            if end - start <= FETCH_MIN or self._trouble.failures >= FAILURES_MAX:
                 raise self._lost(start, end, error) from error
         self._step = FETCH_MIN
         start = max(start, position // FETCH_MIN * FETCH_MIN)
@@ -146,13 +135,9 @@ class RangedSource:
         except OSError as error:
             raise self._lost(start, end, error) from error
 
-    @property
-    def _is_given_up(self) -> bool:
-        return self._trouble.failures >= FAILURES_MAX
-
     def _lost(self, start: int, end: int, error: OSError) -> LostRangeError:
         """Note a range that could not be read, or all of a file if no more reads are tried."""
-        bad = (0, self.size) if self._is_given_up else (start, end)
+        bad = (0, self.size) if self._trouble.failures >= FAILURES_MAX else (start, end)
         self._trouble.bad.append(bad)
         return LostRangeError(reason(error), start, bad[1])
 
@@ -166,7 +151,8 @@ class RangedSource:
         return start, min(self.size, max(start + length, position + min(byte_count, FETCH_MAX)))
 
     def _get(self, start: int, end: int) -> bytes:
-        self._health.check()
+        if self._health.wasted_s >= PATIENCE_S:
+            raise OSError(errno.EIO, "gave up, because the file system does not respond")
         begun = self._health.clock()
         try:
             if self._file is None:
@@ -177,10 +163,10 @@ class RangedSource:
             raise OSError(errno.ENOENT, "no such file") from error
         except Exception as error:  # each library has errors of its own, and none is a reason to fall over
             self._trouble.failures += 1
-            self._health.tell(self._health.clock() - begun, worked=False)
+            self._health.wasted_s += self._health.clock() - begun
             raise OSError(errno.EIO, one_line(error)) from error
         self._trouble.failures = 0
-        self._health.tell(0, worked=True)
+        self._health.wasted_s = 0.0
         return content
 
 

@@ -45,62 +45,51 @@ def parse_relaxed_json(text: str) -> Any:
     Raises:
         JsonError: it is no such JSON, is cut off, or nested deeper than `DEPTH_MAX`.
     """
-    return _Reader(text).read()
-
-
-class _Reader:
-    """One pass over the tokens; `open` holds the containers that are not closed yet, the innermost at the end."""
-
-    def __init__(self, text: str) -> None:
-        self.tokens = _tokens(text)
-        self.open: list[dict[_Key, Any] | list[Any]] = []
-        self.keys: list[_Key] = []
-        self.root: Any = None
-
-    def read(self) -> Any:
-        self._begin_value(next(self.tokens))
-        token: _Token = ("mark", "", 0)
-        while self.open:
-            inner = self.open[-1]
-            before, token = token, next(self.tokens)
-            if token[:2] == ("mark", ","):
-                if before[:2] == ("mark", ",") and isinstance(inner, dict):
-                    raise _unexpected(token)  # fastjson skips one, also before the end
-                continue
-            if token[1] == ("}" if isinstance(inner, dict) else "]") and token[0] == "mark":
-                self.open.pop()
-            elif isinstance(inner, dict):
-                self.keys.append(_key(token))
-                colon = next(self.tokens)
-                if colon[:2] != ("mark", ":"):
-                    raise _unexpected(colon)
-                self._begin_value(next(self.tokens))
-            else:
-                self._begin_value(token)
-        end = next(self.tokens)
-        if end[0] != _END:
-            raise _unexpected(end)
-        return self.root
-
-    def _begin_value(self, token: _Token) -> None:
-        kind, value, at = token
-        opened: dict[_Key, Any] | list[Any] | None = None
-        if kind == "mark" and value in "{[":
-            value = opened = {} if value == "{" else []
-        elif kind == "word" and value in _WORDS:
-            value = _WORDS[value]
-        elif kind not in {"text", "integer", "float"}:
-            raise _unexpected(token)
-        if not self.open:
-            self.root = value
-        elif isinstance(inner := self.open[-1], dict):
-            inner[self.keys.pop()] = value
+    tokens, root = _tokens(text), list[Any]()
+    containers: list[dict[_Key, Any] | list[Any]] = [root]  # not closed yet, the innermost at the end
+    _begin_value(next(tokens), containers)
+    token: _Token = ("mark", "", 0)
+    while len(containers) > 1:
+        inner = containers[-1]
+        before, token = token, next(tokens)
+        if token[:2] == ("mark", ","):
+            if before[:2] == ("mark", ",") and isinstance(inner, dict):
+                raise _unexpected(token)  # fastjson skips one, also before the end
+            continue
+        if token[1] == ("}" if isinstance(inner, dict) else "]") and token[0] == "mark":
+            containers.pop()
+        elif isinstance(inner, dict):
+            kind, key, _ = token
+            if kind not in {"text", "word", "integer", "float"}:
+                raise _unexpected(token)
+            colon = next(tokens)
+            if colon[:2] != ("mark", ":"):
+                raise _unexpected(colon)
+            _begin_value(next(tokens), containers, str(key) if kind == "float" else key)
         else:
-            inner.append(value)
-        if opened is not None:
-            if len(self.open) == DEPTH_MAX:
-                raise JsonError(f"nested deeper than {DEPTH_MAX} at character {at}")
-            self.open.append(opened)
+            _begin_value(token, containers)
+    end = next(tokens)
+    if end[0] != _END:
+        raise _unexpected(end)
+    return root[0]
+
+
+def _begin_value(token: _Token, containers: list[dict[_Key, Any] | list[Any]], key: _Key = "") -> None:
+    kind, value, at = token
+    if kind == "mark" and value in "{[":
+        value = {} if value == "{" else []
+    elif kind == "word" and value in _WORDS:
+        value = _WORDS[value]
+    elif kind not in {"text", "integer", "float"}:
+        raise _unexpected(token)
+    if isinstance(inner := containers[-1], dict):
+        inner[key] = value
+    else:
+        inner.append(value)
+    if isinstance(value, dict | list):
+        if len(containers) > DEPTH_MAX:
+            raise JsonError(f"nested deeper than {DEPTH_MAX} at character {at}")
+        containers.append(value)
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -123,15 +112,6 @@ def _tokens(text: str) -> Iterator[_Token]:
         yield _END, "", at
 
 
-def _key(token: _Token) -> _Key:
-    kind, value, _ = token
-    if kind == "float":
-        return str(value)
-    if kind not in {"text", "word", "integer"}:
-        raise _unexpected(token)
-    return value  # type: ignore[no-any-return]
-
-
 def _unexpected(token: _Token) -> JsonError:
     kind, value, at = token
     if kind == _END:
@@ -139,13 +119,12 @@ def _unexpected(token: _Token) -> JsonError:
     return JsonError(f"unexpected {str(value)[:20]!r} at character {at}")
 
 
-def join_surrogates(text: str) -> str:
-    """Make one character of each pair of halves, as two escapes give; a lone half stays."""
-    return _PAIR.sub(lambda match: match[0].encode("utf-16-be", "surrogatepass").decode("utf-16-be"), text)
-
-
 def _unescape(text: str) -> str:
-    return join_surrogates(_ESCAPE.sub(_character, text)) if "\\" in text else text
+    """Two escapes that are the halves of a pair make one character; a lone half stays."""
+    if "\\" not in text:
+        return text
+    text = _ESCAPE.sub(_character, text)
+    return _PAIR.sub(lambda match: match[0].encode("utf-16-be", "surrogatepass").decode("utf-16-be"), text)
 
 
 def _character(match: re.Match[str]) -> str:

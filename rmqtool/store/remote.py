@@ -34,6 +34,8 @@ S3_OPTIONS: Final = frozenset({"region", "scheme", "endpoint_override", "anonymo
 class RemotePlace:
     """A file or directory of a file system.
 
+    Every request raises UnreadableError where it is not answered.
+
     Attributes:
         path: as the file system has it.
         label: how it is shown, without credentials.
@@ -44,19 +46,11 @@ class RemotePlace:
     label: str
 
     def kind(self) -> EntryKind | None:
-        """Kind of the entry; None where there is none.
-
-        Raises:
-            UnreadableError: it cannot be asked for.
-        """
+        """Kind of the entry; None where there is none."""
         return _kind(_asked(self.label, lambda: self.filesystem.get_file_info([self.path])[0]))
 
     def names(self) -> list[str]:
-        """Names in a directory; empty if it is not there.
-
-        Raises:
-            UnreadableError: it cannot be listed.
-        """
+        """Names in a directory; empty if it is not there."""
         from pyarrow import fs
 
         selector = fs.FileSelector(self.path, allow_not_found=True)
@@ -271,11 +265,7 @@ def _s3(fs: Any, url: str) -> Any:
 
 
 def _asked(label: str, ask: Any) -> Any:
-    """Result of a request to a file system.
-
-    Raises:
-        UnreadableError: it does not, or says no.
-    """
+    """Result of a request to a file system; UnreadableError where it gives none."""
     try:
         return ask()
     except Exception as error:  # each library has errors of its own, and none is a reason to fall over

@@ -12,6 +12,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -76,22 +77,21 @@ class ReadableSink(FileSink, Protocol):
         """Bytes of a file that was made here; fewer where it ends before."""
 
 
+@dataclass(eq=False)
 class DirectorySink(Closable):
-    """Files below a directory of this machine."""
+    """Files below a directory of this machine, which must exist.
 
-    def __init__(self, root: Path) -> None:
-        """The directory must exist."""
-        self._root = root
-        self._open: OrderedDict[str, int] = OrderedDict()
+    Every method raises WriteError where the system refuses.
+    """
+
+    _root: Path
+    _open: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def create(self, path: str, size: int) -> None:
         names = check_path(path)
         with reported(self._root / path):
-            directory = self._directory(names[:-1], make=True)
-            try:
+            with self._directory(names[:-1], make=True) as directory:
                 descriptor = os.open(names[-1], _WRITE_FLAGS | os.O_CREAT, 0o666, dir_fd=directory)
-            finally:
-                os.close(directory)
             self._keep(path, descriptor)
             if os.fstat(descriptor).st_size < size:
                 os.ftruncate(descriptor, size)
@@ -101,20 +101,12 @@ class DirectorySink(Closable):
             write_all(self._descriptor(path), position, memoryview(data).cast("B"))
 
     def read_at(self, path: str, position: int, length: int) -> bytes:
-        """Bytes of a file that was made here; fewer where it ends before.
-
-        Raises:
-            WriteError: the system does not give them.
-        """
+        """Bytes of a file that was made here; fewer where it ends before."""
         with reported(self._root / path):
             return os.pread(self._descriptor(path), length, position)
 
     def resize(self, path: str, size: int) -> None:
-        """Give a file another length.
-
-        Raises:
-            WriteError: the system refuses it.
-        """
+        """Give a file another length."""
         with reported(self._root / path):
             os.ftruncate(self._descriptor(path), size)
 
@@ -124,44 +116,29 @@ class DirectorySink(Closable):
 
     def sync_directory(self, path: str) -> None:
         names = check_path(path) if path else ()
-        with reported(self._root / path):
-            descriptor = self._directory(names, make=False)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with reported(self._root / path), self._directory(names) as descriptor:
+            os.fsync(descriptor)
 
     def remove(self, path: str) -> None:
         names = check_path(path)
         with reported(self._root / path):
             if (kept := self._open.pop(path, None)) is not None:
                 os.close(kept)
-            directory = self._directory(names[:-1], make=False)
-            try:
+            with self._directory(names[:-1]) as directory:
                 os.unlink(names[-1], dir_fd=directory)
-            finally:
-                os.close(directory)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace the earlier file with a new one, on the disk when this returns; all of it or nothing.
-
-        Raises:
-            WriteError: it cannot be written.
-        """
+        """Replace the earlier file with a new one, on the disk when this returns; all of it or nothing."""
         names = check_path(path)
         temporary = f"{names[-1]}.tmp"
-        with reported(self._root / path):
-            directory = self._directory(names[:-1], make=True)
-            try:
-                descriptor = os.open(temporary, _WRITE_FLAGS | os.O_CREAT | os.O_TRUNC, 0o666, dir_fd=directory)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(descriptor)
-                os.replace(temporary, names[-1], src_dir_fd=directory, dst_dir_fd=directory)
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+        with reported(self._root / path), self._directory(names[:-1], make=True) as directory:
+            descriptor = os.open(temporary, _WRITE_FLAGS | os.O_CREAT | os.O_TRUNC, 0o666, dir_fd=directory)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(temporary, names[-1], src_dir_fd=directory, dst_dir_fd=directory)
+            os.fsync(directory)
 
     def close(self) -> None:
         """Let go of all files.
@@ -185,11 +162,8 @@ class DirectorySink(Closable):
             self._open.move_to_end(path)
             return open_descriptor
         names = check_path(path)
-        directory = self._directory(names[:-1], make=False)
-        try:
+        with self._directory(names[:-1]) as directory:
             descriptor = os.open(names[-1], _WRITE_FLAGS, dir_fd=directory)
-        finally:
-            os.close(directory)
         self._keep(path, descriptor)
         return descriptor
 
@@ -200,9 +174,10 @@ class DirectorySink(Closable):
         if len(self._open) > OPEN_MAX:
             os.close(self._open.popitem(last=False)[1])
 
-    def _directory(self, names: tuple[str, ...], *, make: bool) -> int:
+    @contextmanager
+    def _directory(self, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
         """Descriptor of a directory below the root, opened name by name, so that each link on the way is seen."""
-        at = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        at = os.open(self._root, _DIRECTORY_FLAGS)
         try:
             for depth, name in enumerate(names, 1):
                 if make:
@@ -212,10 +187,9 @@ class DirectorySink(Closable):
                 below = os.open(name, _DIRECTORY_FLAGS | (0 if follow else os.O_NOFOLLOW), dir_fd=at)
                 os.close(at)
                 at = below
-        except BaseException:
+            yield at
+        finally:
             os.close(at)
-            raise
-        return at
 
 
 class DiscardingSink:
@@ -227,13 +201,13 @@ class DiscardingSink:
     write_at = sync = sync_directory = remove = close = create
 
 
+@dataclass(eq=False)
 class TrackingSink:
     """A sink that knows which files were written since the last sync."""
 
-    def __init__(self, sink: FileSink) -> None:
-        self._sink = sink
-        self._written: set[str] = set()
-        self._made: set[str] = set()
+    _sink: FileSink
+    _written: set[str] = field(default_factory=set)
+    _made: set[str] = field(default_factory=set)
 
     def create(self, path: str, size: int) -> None:
         self._sink.create(path, size)

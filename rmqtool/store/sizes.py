@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Protocol
@@ -86,16 +86,6 @@ def cut_log_file_size(length: int, others_are_default: bool | None) -> LogFileSi
     return LogFileSize(max(_PAGE, 1 << max(0, length - 1).bit_length()), is_shown=False, is_proven=False, is_cut=True)
 
 
-def are_default_sizes(queues: Collection[int], index: Collection[int]) -> bool | None:
-    """True if queue and index files show a broker with the default sizes; None where there are no files.
-
-    One file of exactly such a length is enough: no other configuration makes one.
-    """
-    if not queues and not index:
-        return None
-    return DEFAULT_QUEUE_FILE_SIZE in queues or DEFAULT_INDEX_FILE_SIZE in index
-
-
 def is_plausible_log_size(length: int) -> bool:
     """True for a size that somebody may have configured: whole mebibytes, or, if it is small, whole pages."""
     if length < _PAGE:
@@ -124,12 +114,10 @@ def infer_file_size(segments: Sequence[SizedFile], unit_size: int = 1, *, rounds
     candidates = {length for length in (*lengths, math.gcd(*starts)) if length > 0}
     candidates = {length for length in candidates if length % unit_size == 0} or candidates
 
-    def votes(length: int) -> int:
-        fitting = sum(count for start, count in starts.items() if start % length == 0)
-        return lengths[length] + fitting + steps[length]
-
     def worth(length: int) -> tuple[int, bool, bool, int]:
-        return votes(length), length % _PAGE == 0, length in lengths, length
+        fitting = sum(count for start, count in starts.items() if start % length == 0)
+        votes = lengths[length] + fitting + steps[length]
+        return votes, length % _PAGE == 0, length in lengths, length
 
     best = max(candidates, key=worth, default=0)
     return -(-best // unit_size) * unit_size if rounds_up else best

@@ -26,13 +26,12 @@ SMALL_READ = 1 << 16
 
 
 class ReadCount:
-    """Number of bytes that the sources of this process have read, for progress displays."""
+    """Number of bytes that the sources of this process have read, for progress displays.
+
+    Threads may lose a count to each other, which a progress bar tolerates.
+    """
 
     byte_count = 0
-
-    def add(self, byte_count: int) -> None:
-        """Count read bytes; threads may lose a count to each other, which a progress bar tolerates."""
-        self.byte_count += byte_count
 
 
 READS = ReadCount()
@@ -143,7 +142,7 @@ class FileSource(Closable):
             if count == 0:
                 break
             done += count
-        READS.add(done)
+        READS.byte_count += done
         return done
 
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -168,7 +167,7 @@ class FileSource(Closable):
 
 
 @dataclass
-class BytesSource:
+class BytesSource(Closable):
     """Bytes in memory: an overlay's new content, a record under test."""
 
     name: str
@@ -187,9 +186,6 @@ class BytesSource:
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         if start < min(end, self.size):
             yield start, min(end, self.size)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def read_range(source: ByteSource, position: int, length: int) -> bytes:
@@ -242,8 +238,12 @@ def _salvage(source: ByteSource, position: int, buffer: memoryview, missing: lis
             _salvage(source, position + end, buffer[end:], missing)
         return
     except OSError:
-        middle = _sector_boundary(position, position + len(buffer))
-        if middle is not None:
+        # The nearest boundary below the middle, or above, of sectors of the file and not of the buffer: a good neighbor
+        # must not be lost with a bad sector.
+        middle = (position + len(buffer) // 2) // SMALLEST_READ * SMALLEST_READ
+        if middle <= position:
+            middle += SMALLEST_READ
+        if middle < position + len(buffer):
             _salvage(source, position, buffer[: middle - position], missing)
             _salvage(source, middle, buffer[middle - position :], missing)
             return
@@ -251,17 +251,6 @@ def _salvage(source: ByteSource, position: int, buffer: memoryview, missing: lis
     if count < len(buffer):
         buffer[count:] = bytes(len(buffer) - count)
         missing.append((position + count, position + len(buffer)))
-
-
-def _sector_boundary(start: int, end: int) -> int | None:
-    """The sector boundary inside (start, end) that is nearest below its middle, or above; None within one sector.
-
-    Boundaries are those of the file and not of the buffer: a good neighbor must not be lost with a bad sector.
-    """
-    middle = (start + end) // 2 // SMALLEST_READ * SMALLEST_READ
-    if middle <= start:
-        middle += SMALLEST_READ
-    return middle if start < middle < end else None
 
 
 def reason(error: OSError) -> str:
@@ -328,7 +317,7 @@ Content = Literal | Zeros | FilePart
 
 
 @dataclass
-class ZeroSource:
+class ZeroSource(Closable):
     """A byte source that is one hole."""
 
     name: str
@@ -343,9 +332,6 @@ class ZeroSource:
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         del start, end
         yield from ()
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 @dataclass

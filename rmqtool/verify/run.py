@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -47,24 +47,14 @@ from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import SIZE_UNKNOWN, Segment, Store, is_log_file_size_known
 from rmqtool.store.dledger_files import with_dledger_log
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.verify.files import reach
 from rmqtool.verify.files.config_files import config_findings, queue_ends, read_store_configs
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
 from rmqtool.verify.files.lost_configs import lost_configs, topics_of_nobody
-from rmqtool.verify.files.reach import (
-    IndexFiles,
-    entries_outside,
-    index_findings,
-    newest_record,
-    newest_start,
-    read_index,
-    units_ahead,
-    units_below,
-    units_into,
-)
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.match.missing_units import missing_findings, missing_in_files, second_findings, zero_queues
 from rmqtool.verify.match.removed_messages import RemovedMessages, removed_messages
-from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
+from rmqtool.verify.match.split_check import SplitCheck, check_in_parallel
 from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_header_findings
 from rmqtool.verify.survey.context import Depth, VerifyContext, VerifyOptions
 from rmqtool.verify.survey.database_pass import DatabaseQueues, database_findings, log_end_findings
@@ -89,15 +79,11 @@ def verify_store(
     on_progress: OnProgress | None = None,
     runner: Runner | None = None,
 ) -> Summary:
-    """Check a store; nothing in it is changed.
+    """Check a store; nothing in it is changed. Each finding is told, file by file within each step. The splits of the
+    log are checked by as many threads as the options say, or by the runner.
 
-    Args:
-        on_finding: called with each finding, file by file within each step.
-        runner: what checks the splits of the log; None: as many threads as the options say.
-
-    Raises:
-        RefusedError, UnreadableError: the state file is none, lies in the store, or cannot be used.
-        AssertionError: the program lost count of a file's bytes.
+    RefusedError or UnreadableError if the state file is none, lies in the store, or cannot be used; AssertionError if
+    the program lost count of a file's bytes.
     """
     options = options or VerifyOptions()
     threads = ThreadRunner(options.threads)
@@ -150,11 +136,16 @@ class _Verifier:
         for files in left_out_files(self.store, self._side_kinds):
             self._leave_out(files)
         configs = read_store_configs(self.store)
-        context = self._context(configs, self._check_queues(), self._check_index(), self._check_second_database())
+        database = self.store.queue_database
+        plain = self._check_database(database) if database else _CheckedQueues(self._check_queue_files(is_batch=False))
+        queues, index = replace(plain, batch=self._check_queue_files(is_batch=True)), self._check_index()
+        second = self.store.second_database if self._looks_beside else None
+        of_second = self._check_database(second) if second is not None else None
+        context = self._context(configs, queues, index, of_second)
         if context.live_end is not None:
             self._leave_out(_part_of_log("a broker is writing to the end of the log"))
-        newest = [newest_record(context)]
-        self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
+        newest = [reach.newest_record(context)]
+        self._say(log_file_findings(self.store, lambda begin, end: reach.units_into(context, begin, end), newest))
         if not is_log_file_size_known(self.store):
             self._leave_out(_part_of_log(SIZE_UNKNOWN, ReadBy.SIZES))
         if (why := why_no_log(self.store, self.rules)) is not None:
@@ -210,18 +201,26 @@ class _Verifier:
                 self._on_finding(known)
 
     def _context(
-        self, configs: dict[str, ConfigFile], queues: _CheckedQueues, index: IndexFiles, second: _CheckedQueues | None
+        self,
+        configs: dict[str, ConfigFile],
+        queues: _CheckedQueues,
+        index: reach.IndexFiles,
+        second: _CheckedQueues | None,
     ) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
         whole = whole_topics(configs[TOPICS]) if TOPICS in configs else None
         batch = frozenset(map(topic_bytes, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
+        rules = self.rules
+        has_light_queues = any(topic.startswith(LMQ_PREFIX) for topic, _ in self.store.queues)
+        if rules.multi_dispatch is MultiDispatch.NONE and has_light_queues:  # written by a version that knows them
+            rules = replace(rules, multi_dispatch=rules_for(NEWEST).multi_dispatch)
         context = VerifyContext(
             self.store,
             self.rules,
             self.options,
-            DispatchSettings(
-                self._dispatch_rules(), batch_topics=frozenset() if self.store.queue_database else batch
-            ).with_entered(self.store),
+            DispatchSettings(rules, batch_topics=frozenset() if self.store.queue_database else batch).with_entered(
+                self.store
+            ),
             queues.plain,
             queues.batch,
             queues.order,
@@ -232,21 +231,14 @@ class _Verifier:
             is_index_known=index.is_known,
             has_indexed_tags=not self.rules.index_tags and has_indexed_tags(self.store),
         )
-        newest, size = newest_record(context)
+        newest, size = reach.newest_record(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
             context = replace(context, live_end=newest + size if newest >= 0 else self.store.log_start)
-        if second is None:
+        if second is None or second.order is None:  # no database beside files, or none that can be compared
             return context
         of_second = replace(context, queues=second.plain, order=second.order, dispatched_end=second.dispatched)
         return replace(context, second=replace(of_second, batch_queues={}, index=()))
-
-    def _dispatch_rules(self) -> BrokerRules:
-        """Rules by which the queues may have been written: where there are light queues, those that know them."""
-        is_known = self.rules.multi_dispatch is not MultiDispatch.NONE
-        if is_known or not any(topic.startswith(LMQ_PREFIX) for topic, _ in self.store.queues):
-            return self.rules
-        return replace(self.rules, multi_dispatch=rules_for(NEWEST).multi_dispatch)
 
     def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
         """Offset after the start of the last record that was dispatched, as far as queues and index show it."""
@@ -256,18 +248,13 @@ class _Verifier:
             return database.dispatched or 0
         if newest < 0 and not context.store.has_abort:
             return end  # a clean stop waits until all is dispatched
-        indexed = (newest_start(file.entries, end)[1] for file in context.index)
+        indexed = (reach.newest_start(file.entries, end)[1] for file in context.index)
         return max((newest, *indexed)) + 1
 
     # Queues and index alone
 
-    def _check_queues(self) -> _CheckedQueues:
-        database = self.store.queue_database
-        queues = self._check_database(database) if database else _CheckedQueues(self._check_queue_files(is_batch=False))
-        return replace(queues, batch=self._check_queue_files(is_batch=True))
-
     def _check_queue_files(self, *, is_batch: bool) -> QueueMaps:
-        look = QueueLook(self.store, self._account, self.options.digest, self.store.log_start, is_batch=is_batch)
+        look = QueueLook(self.store, self._account, self.options.cache, self.store.log_start, is_batch=is_batch)
         maps = QueueMaps()
         held = {FILLER} if is_batch else {FILLER, ORDER}  # a batch unit fits its record wherever it stands
         for seen in self._threads.map(look, look.queues):
@@ -280,12 +267,6 @@ class _Verifier:
         self._seen_files += look.seen
         return maps
 
-    def _check_second_database(self) -> _CheckedQueues | None:
-        """Check the database of a store with queues in files too; None without one that can be compared."""
-        second = self.store.second_database if self._looks_beside else None
-        queues = self._check_database(second) if second is not None else None
-        return queues if queues is not None and queues.order is not None else None
-
     def _check_database(self, database: QueueDatabase) -> _CheckedQueues:
         self._say(database_findings(database, self.store.log_start))
         self._summary.unit_count += sum(units.unit_count for units in database.units.values())
@@ -294,8 +275,8 @@ class _Verifier:
         order = LogOrder(database, self.store.log_start, self.store.log_end)
         return _CheckedQueues(DatabaseQueues(database), order, dispatched=database.dispatched or 0)
 
-    def _check_index(self) -> IndexFiles:
-        index = read_index(self.store, self._account, self.options.digest)
+    def _check_index(self) -> reach.IndexFiles:
+        index = reach.read_index(self.store, self._account, self.options.cache)
         self._say(index.findings)
         self._seen_files += index.seen
         self._summary.entry_count += sum(file.count for file in index.maps)
@@ -312,7 +293,7 @@ class _Verifier:
         scan = ScanOptions(
             compiled=self.options.compiled,
             block_size=DISPATCH_BLOCK_SIZE,
-            digest=self.options.digest,
+            cache=self.options.cache,
             columns_only=context.live_end is None,
             keys_of=context.index_rules.version if context.crosses else None,
         )
@@ -349,7 +330,12 @@ class _Verifier:
         }
         fresh = [(table.splits[number], segments[number].path) for number in numbers if known[number] is None]
         done_bytes, total = 0, sum(split.source.size for split, _ in fresh)
-        results = self._checked(SplitCheck(context, table.scan, until), fresh)
+        check = SplitCheck(context, table.scan, until)
+        results: Iterator[SplitResult | None]
+        if self._runner is self._threads:  # of this process, which share a large split; other runners get it whole
+            results = check_in_parallel(check, fresh, self._threads, self.options.parts)
+        else:
+            results = self._runner.map(check, fresh)
         for number in numbers:
             known_result = known.pop(number)
             result = known_result or next(results)
@@ -364,12 +350,6 @@ class _Verifier:
             if self._on_progress is not None:
                 self._on_progress(done_bytes, total)
             yield result
-
-    def _checked(self, check: SplitCheck, splits: Sequence[SplitFile]) -> Iterator[SplitResult | None]:
-        """Results of splits, in order; threads of this process share a large one, other runners get it whole."""
-        if self._runner is not self._threads:
-            return self._runner.map(check, splits)
-        return check_in_parallel(check, splits, self._threads, self.options.parts)
 
     def _chosen(self, count: int) -> list[int]:
         """Numbers of the splits that slice and sample leave."""
@@ -413,9 +393,9 @@ class _Verifier:
             if context.second is not None:
                 lacking = removed_messages(context.second, log.merged.missing_in_second).lacking
                 self._say(second_findings(context.second, lacking, whole))
-        below, ahead = list(units_below(context)), list[Finding]()
+        below, ahead = list(reach.units_below(context)), list[Finding]()
         if whole is not None and context.live_end is None:
-            ahead = list(units_ahead(context, max(whole.scanned_end, whole.end)))
+            ahead = list(reach.units_ahead(context, max(whole.scanned_end, whole.end)))
         is_compared = whole is not None and context.crosses
         self._say(self._held_findings(removed, [*below, *ahead], is_compared=is_compared))
         self._say(below)
@@ -424,12 +404,14 @@ class _Verifier:
             if context.live_end is None:
                 end = max(whole.scanned_end, whole.end)
                 self._say(ahead)
-                self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
+                self._say(
+                    new_finding for file in context.index for new_finding in reach.entries_outside(context, file, end)
+                )
                 self._say(epochs_ahead(self.store, whole.end))
                 self._say(log_end_findings(self.store.queue_database, whole.end))
                 if not self.store.has_dledger_log:
-                    into = partial(units_into, context)
-                    self._say(missing_begin(self.store, whole.end, newest_record(context), into))
+                    into = partial(reach.units_into, context)
+                    self._say(missing_begin(self.store, whole.end, reach.newest_record(context), into))
                     self._say(missing_end(self.store, whole.end, into))
                 if context.crosses:
                     unconfigured = [run for run in removed.removed if removed.ends[run.topic] == OFFSETS_END]
@@ -437,7 +419,7 @@ class _Verifier:
                     self._say(undispatched_header_findings(context, unqueued, self._doubts))
                     self._say(zero_queues(context, whole.missing))
             if context.crosses:
-                self._say(index_findings(context, whole, readable_checkpoint(self.store)))
+                self._say(reach.index_findings(context, whole, readable_checkpoint(self.store)))
         self._say(checkpoint_findings(context, self._account, whole))
         self._say(lost_configs(self.store, self.rules, configs))
         self._say(topics_of_nobody(self.store, self.rules, configs))
@@ -498,11 +480,8 @@ class State:
 
     @classmethod
     def load(cls, path: Path | None, rules: str, depth: str, root: str) -> State:
-        """The state in a file; an empty one where there is none, or it is of other rules.
-
-        Raises:
-            RefusedError: the file is no state of `verify`, or would lie in the store.
-            UnreadableError: it may not be read.
+        """The state in a file; an empty one where there is none, or it is of other rules. RefusedError if the file is
+        no state of `verify`, or would lie in the store, UnreadableError if it may not be read.
         """
         state = cls(path, rules, depth)
         if path is None:
@@ -540,12 +519,7 @@ class State:
         return result if _can_be(result, segment) else None
 
     def add(self, segment: Segment, result: SplitResult) -> None:
-        """Remember a split and write the file.
-
-        Raises:
-            RefusedError: another file is there.
-            WriteError: it cannot be written.
-        """
+        """Remember a split and write the file; errors as of `replace_own`."""
         if self.path is None:
             return
         stored = {

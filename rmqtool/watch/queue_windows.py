@@ -45,17 +45,15 @@ class TrackedQueues:
     firsts: dict[QueueName, int] = field(default_factory=dict)
     """By queue: the place before which every unit points below the range that is checked next."""
 
-    def files_of(self, store: Store) -> Mapping[QueueName, QueueFiles]:
-        """The queues of this kind."""
-        return store.batch_queues if self.kind is BATCH_UNITS else store.queues
-
-    def file_size_of(self, store: Store) -> int:
-        """Bytes of a full file of these queues."""
-        return store.batch_file_size if self.kind is BATCH_UNITS else store.consumequeue_file_size
+    def files_of(self, store: Store) -> tuple[Mapping[QueueName, QueueFiles], int]:
+        """The queues of this kind, and bytes of a full file of theirs."""
+        if self.kind is BATCH_UNITS:
+            return store.batch_queues, store.batch_file_size
+        return store.queues, store.consumequeue_file_size
 
     def look(self, store: Store, rules: BrokerRules, files: OpenFiles) -> None:
         """Update each queue's end; one that cannot be read keeps its end."""
-        queues, file_size = self.files_of(store), self.file_size_of(store)
+        queues, file_size = self.files_of(store)
         for gone in self.ends.keys() - queues.keys():
             del self.ends[gone]
             self.firsts.pop(gone, None)
@@ -89,8 +87,9 @@ class TrackedQueues:
     def window(self, store: Store, name: QueueName, begin: int, end: int, files: OpenFiles) -> Span:
         """Places [first, stop) of the units that point into [begin, end) of the log."""
         place = self.ends.get(name)
-        queue = self.files_of(store)[name]
-        loaded = LoadedFiles(queue.segments, self.file_size_of(store), self.kind, files)
+        queues, file_size = self.files_of(store)
+        queue = queues[name]
+        loaded = LoadedFiles(queue.segments, file_size, self.kind, files)
         first_place = queue.segments[0].start // self.kind.size
         if place is None:
             return first_place, first_place
@@ -183,10 +182,9 @@ class QueueWindows(Mapping[QueueKey, QueueMap]):
 
     def _read(self, name: QueueName, span: Span) -> QueueMap:
         is_batch = self.queue_ends.kind is BATCH_UNITS
-        queue = self.queue_ends.files_of(self.store)[name]
-        minimum = self.store.log_start
-        sizes = self.queue_ends.file_size_of(self.store), self.store.commitlog_file_size
-        one = QueuePass(queue, is_batch, *sizes, minimum, self.account, span=span)
+        queues, file_size = self.queue_ends.files_of(self.store)
+        sizes = file_size, self.store.commitlog_file_size
+        one = QueuePass(queues[name], is_batch, *sizes, self.store.log_start, self.account, span=span)
         window = one.run(self.store.view.open)
         window = QueueMap(**{**vars(window), "end": max(window.end, span[1])})
         self.findings += one.findings
@@ -197,7 +195,7 @@ class QueueWindows(Mapping[QueueKey, QueueMap]):
     def __getitem__(self, key: QueueKey) -> QueueMap:
         if key not in self._maps:
             name = queue_name(*key)
-            if name not in self.queue_ends.files_of(self.store):
+            if name not in self.queue_ends.files_of(self.store)[0]:
                 raise KeyError(key)
             self._read(name, self.queue_ends.window(self.store, name, self.begin, self.end, self.files))
         return self._maps[key]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +44,6 @@ LOOK_SECONDS: Final = 10.0
 """After so long the store is listed again and lags are measured, for files come and go meanwhile."""
 SETTLE_SECONDS: Final = 3.0
 MISSING_KEY: Final = "index.missing-key"
-OnRow = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,6 @@ class WatchOptions:
     """Options of a watch.
 
     Attributes:
-        root: of the store.
-        survey: lists the store.
         from_start: begin, without a state, at the first byte of the log and not at its newest file.
         limits: of lags, by the name of an alert.
         settle_seconds: the least time after which what looks wrong is looked at again.
@@ -99,7 +97,7 @@ class Watcher:
         options: WatchOptions,
         state: WatchState,
         limit: ReadLimit,
-        on_row: OnRow,
+        on_row: Callable[[dict[str, Any]], None],
         save: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -237,9 +235,7 @@ class Watcher:
         return find_log_end(store.commitlog, files, known)
 
     def _find_position(self, look: _StoreNow) -> None:
-        """Find where checking continues: a log that was cut or replaced, or whose start expired, is
-        taken as it is now.
-        """
+        """Find where checking continues; a log that was cut or replaced, or whose start expired, counts as it is."""
         store, position = look.store, self.state.position
         if not store.commitlog:
             return
@@ -401,12 +397,8 @@ LOOKS_MAX: Final = 4
 """Looks after which findings that change from look to look are reported as they are."""
 
 
-def finding_key(finding: Finding) -> Hashable:
-    """Key that distinguishes a finding from others."""
-    return (
-        finding.id, finding.file, finding.file_position, finding.physical_offset, finding.topic, finding.queue_id,
-        finding.queue_offset,
-    )  # fmt: skip
+_OF_A_FINDING: Final = attrgetter("id", "file", "file_position", "physical_offset", "topic", "queue_id", "queue_offset")
+"""What distinguishes a finding from others."""
 
 
 @dataclass
@@ -434,7 +426,7 @@ class Suspects:
 
     def confirms(self, subject: Hashable, findings: Iterable[Finding]) -> bool:
         """True if the findings are those of the last check, so that they are reported; else it is checked again."""
-        keys = frozenset(map(finding_key, findings))
+        keys = frozenset(map(_OF_A_FINDING, findings))
         if self.subject != subject:
             self.subject, self._keys, self._looks = subject, frozenset(), 0
         is_same = self._looks > 0 and keys <= self._keys

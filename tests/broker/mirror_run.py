@@ -18,8 +18,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from rmqtool.formats.remoting import RequestCode
 from rmqtool.remoting.connection import Connection
-from rmqtool.remoting.requests import max_queue_offset, min_queue_offset, pull_records
+from rmqtool.remoting.requests import pull_records, queue_offset
 from tests.broker.whole import WholeBroker
 
 FILE_SIZE = 1 << 20
@@ -134,8 +135,8 @@ def served_by(address: str) -> int:
     count = 0
     with closing(Connection(address)) as broker:
         for queue_id in range(QUEUES):
-            at = min_queue_offset(broker, "Load", queue_id)
-            while at < max_queue_offset(broker, "Load", queue_id):
+            at = queue_offset(broker, RequestCode.GET_MIN_OFFSET, "Load", queue_id)
+            while at < queue_offset(broker, RequestCode.GET_MAX_OFFSET, "Load", queue_id):
                 pulled = pull_records(broker, "Load", queue_id, at)
                 assert pulled.records, (queue_id, at)
                 count += record_count(pulled.records)

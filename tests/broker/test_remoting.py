@@ -6,12 +6,12 @@ import pytest
 
 from rmqtool.errors import AnswerError
 from rmqtool.formats import properties, system_flag
+from rmqtool.formats.remoting import RequestCode
 from rmqtool.remoting.connection import Connection
 from rmqtool.remoting.requests import (
     SentMessage,
-    max_queue_offset,
-    min_queue_offset,
     pull_records,
+    queue_offset,
     send_message,
     topic_route,
 )
@@ -34,14 +34,17 @@ def test_a_message_goes_to_a_real_broker_and_comes_back(tmp_path: Path, version:
             (broker.started["address"], 4, 3)
         ]
         with Connection(route[0].address) as connection:
-            assert [max_queue_offset(connection, "Orders", 2), min_queue_offset(connection, "Orders", 2)] == [0, 0]
+            assert [
+                queue_offset(connection, RequestCode.GET_MAX_OFFSET, "Orders", 2),
+                queue_offset(connection, RequestCode.GET_MIN_OFFSET, "Orders", 2),
+            ] == [0, 0]
             answers = [send_message(connection, message, "rmqtool") for _ in range(2)]
             assert [(each.code, each.queue_offset) for each in answers] == [(0, 0), (0, 1)]
             refused = send_message(connection, SentMessage("Orders", 9, b"x", "", 0, 0, 0, 0), "rmqtool")
             assert refused.code != 0
             assert "queueId" in refused.remark
             [queue] = [queue for queue in broker.consume("Orders") if queue["queueId"] == 2]
-            assert max_queue_offset(connection, "Orders", 2) == 2
+            assert queue_offset(connection, RequestCode.GET_MAX_OFFSET, "Orders", 2) == 2
             pulled = pull_records(connection, "Orders", 2, 1)
             at_end = pull_records(connection, "Orders", 2, 2)
             with pytest.raises(AnswerError, match="pull of queue 7"):

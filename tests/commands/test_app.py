@@ -197,5 +197,5 @@ def test_an_install_compiles_beforehand(tmp_path: Path) -> None:
     }
     assert expected <= kept
     for target, _help in app.COMMANDS.values():
-        module = installed.joinpath(*target.partition(":")[0].split(".")).with_suffix(".py")
+        module = installed.joinpath("rmqtool", "commands", *target.partition(":")[0].split(".")).with_suffix(".py")
         assert Path(cache_from_source(module)).exists(), module

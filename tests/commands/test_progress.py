@@ -113,7 +113,7 @@ def test_an_interrupted_check_says_where_it_goes_on(
 def test_an_interrupted_export_leaves_no_part_of_a_file(
     golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupting(monkeypatch, salvage.JsonLinesWriter, "write")
+    interrupting(monkeypatch, salvage.JsonWriter, "write")
     file = tmp_path / "export" / salvage.NAME
     with assert_store_unchanged(golden(STORE)):
         ran = rmqtool("salvage", golden(STORE), "--export", file.parent)

@@ -13,15 +13,7 @@ import pytest
 
 from rmqtool.evidence import config_shapes
 from rmqtool.evidence.broker_log import end_of_log
-from rmqtool.evidence.config_shapes import (
-    Attributes,
-    Fields,
-    Items,
-    Map,
-    Shape,
-    names_in_config,
-    shape_of,
-)
+from rmqtool.evidence.config_shapes import Attributes, Map, Shape, names_in_config, shape_of
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.store_copy import redact_config
@@ -41,10 +33,10 @@ def document(shape: Shape, texts: Iterator[str]) -> Any:
             return {f"{next(texts)}_7" if with_queue else next(texts): document(values, texts) for _ in range(2)}
         case Attributes():
             return {"+queue.type": next(texts), "queue.type": "BatchCQ", next(texts): next(texts)}
-        case Fields(declared):
+        case dict(declared):
             known = {name: document(one, texts) for name, one in declared.items()}
             return {**known, next(texts): next(texts), "undeclared": {next(texts): [next(texts)]}}
-        case Items(item):
+        case [item]:
             return [document(item, texts), document(item, texts)]
         case _:
             return next(texts)

@@ -14,6 +14,7 @@ from rmqtool.engine.rules.broker_rules import ReputStart
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_of
 from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.store.directory import Settings, survey
@@ -77,7 +78,8 @@ def served_differences(simulation: Simulation, reader: Reader, read: Read, compa
     """Every answer of the running broker: queues, pulls, messages, times, keys."""
     assert read.served is not None
     known = {(queue.topic, queue.queue_id) for queue in read.served.queues if queue.known and queue.max}
-    mine = {name for name, state in simulation.queues.items() if state.segments}
+    files = {name: state.loaded for name, state in simulation.queues.items() if isinstance(state, QueueState)}
+    mine = {name for name, loaded in files.items() if loaded.segments}
     if mine - known:
         yield f"queues {sorted(mine - known)} too many"
     for difference in differences(reader, read.served, compared, keys=True):

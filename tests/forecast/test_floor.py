@@ -15,6 +15,7 @@ from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.forecast import floor
 from rmqtool.forecast.floor import Served, compare_floors
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Floor
@@ -43,7 +44,7 @@ def served(path: Path, version: str) -> dict[life_stores.Place, int]:
     """What consumers get after a start, as a manifest has it."""
     with started(path, version) as simulation:
         given = Served(simulation)
-        places = ((name, given.between(name, *given.span(name))) for name in given.queues)
+        places = ((name, given.between(name, *given.queues[name].span)) for name in given.queues)
         return {
             (*name, queue_offset): physical_offset
             for name, units in places
@@ -214,6 +215,16 @@ def test_what_is_taken_moved_and_added_is_counted(golden_copy: Unpacked, tmp_pat
     assert {(run.queue_offset, run.moved_to) for run in floor.runs if run.queue_id == 0} == {(5, 7), (7, 5), (9, None)}
     back = floor_of(other, path, "5.5.0")
     assert (back.moved, back.taken_away, back.added) == (2, 0, lost + 1)
+
+
+def test_batches_are_counted_once_however_many_units_a_block_has(
+    golden: Unpacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = golden("5.5.0-inner-batch")
+    expected = floor_of(path, path, "5.5.0")
+    monkeypatch.setattr(floor, "BLOCK_UNITS", 2)
+    assert floor_of(path, path, "5.5.0") == expected
+    assert expected.kept > 0
 
 
 def test_moving_what_consumers_get_needs_consent(golden_copy: Unpacked) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks.stores import write_store
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
-from rmqtool.forecast import forecast
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.losses import LossCounter
 from rmqtool.forecast.options import ForecastOptions
@@ -66,8 +65,8 @@ def test_versions_share_no_loss_where_a_part_of_a_unit_ends_a_queue(tmp_path: Pa
 
 def test_a_sound_store_is_counted_once(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
-    count = forecast._losses
-    monkeypatch.setattr(forecast, "_losses", lambda *arguments: counted.append(1) or count(*arguments))
+    count = LossCounter.count
+    monkeypatch.setattr(LossCounter, "count", lambda *arguments: counted.append(1) or count(*arguments))
     store = store_of(golden("5.5.0-clean-basic"), "5.5.0-clean-basic")
     shared = SharedStarts()
     for version in EXAMINED:

@@ -17,7 +17,7 @@ from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.losses import LossCounter
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store
@@ -50,9 +50,9 @@ def path(written: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def digest() -> Iterator[LogDigest]:
-    with LogDigest() as digest:
-        yield digest
+def cache() -> Iterator[RowCache]:
+    with RowCache() as cache:
+        yield cache
 
 
 @pytest.fixture
@@ -73,31 +73,31 @@ def store_at(path: Path) -> Store:
     return survey(open_directory(path), Settings(consumequeue_file_size=QUEUE_FILE_SIZE))
 
 
-def checked(path: Path, digest: LogDigest) -> Store:
+def checked(path: Path, cache: RowCache) -> Store:
     store = store_at(path)
-    verify_store(store, RULES, VerifyOptions(digest=digest, threads=1))
+    verify_store(store, RULES, VerifyOptions(cache=cache, threads=1))
     return store
 
 
-def forecast(store: Store, digest: LogDigest | None = None) -> Forecast:
-    return forecast_store(store, RULES, ForecastOptions(digest=digest, count_index=False))
+def forecast(store: Store, cache: RowCache | None = None) -> Forecast:
+    return forecast_store(store, RULES, ForecastOptions(cache=cache, count_index=False))
 
 
-def test_nothing_is_counted_after_a_check(path: Path, digest: LogDigest, counted: list[str]) -> None:
-    store = checked(path, digest)
-    assert forecast(store, digest).lost.messages == 0
+def test_nothing_is_counted_after_a_check(path: Path, cache: RowCache, counted: list[str]) -> None:
+    store = checked(path, cache)
+    assert forecast(store, cache).lost.messages == 0
     assert counted == []
-    assert forecast(store, digest) == forecast(store)
+    assert forecast(store, cache) == forecast(store)
     assert len(counted) > 1
 
 
 def test_a_start_that_enters_all_messages_itself_needs_no_count(
-    path: Path, digest: LogDigest, counted: list[str]
+    path: Path, cache: RowCache, counted: list[str]
 ) -> None:
-    store = checked(path, digest)
+    store = checked(path, cache)
     shutil.rmtree(path / "consumequeue")
     store = store_at(path)
-    entered = forecast(store, digest)
+    entered = forecast(store, cache)
     assert entered.lost.messages == 0
     assert counted == []
     assert entered == forecast(store)
@@ -106,35 +106,35 @@ def test_a_start_that_enters_all_messages_itself_needs_no_count(
 
 @pytest.mark.parametrize("at", [0, QUEUE_FILE_SIZE - 20])
 def test_a_unit_that_changes_after_the_check_is_looked_at(
-    path: Path, digest: LogDigest, counted: list[str], at: int
+    path: Path, cache: RowCache, counted: list[str], at: int
 ) -> None:
-    store = checked(path, digest)
+    store = checked(path, cache)
     file = path / "consumequeue/TopicTest1/2/00000000000000000000"
     raw = bytearray(file.read_bytes())
     raw[at + 7] ^= 1
     file.write_bytes(raw)
-    lost = forecast(store, digest)
+    lost = forecast(store, cache)
     assert lost.lost.messages == 1
     assert store.commitlog[0].path in counted
     assert lost == forecast(store_at(path))
 
 
-def test_a_queue_without_its_last_units_is_looked_at(path: Path, digest: LogDigest, counted: list[str]) -> None:
+def test_a_queue_without_its_last_units_is_looked_at(path: Path, cache: RowCache, counted: list[str]) -> None:
     (path / "abort").unlink()
-    store = checked(path, digest)
+    store = checked(path, cache)
     last = max((path / "consumequeue/TopicTest1/2").iterdir())
     last.write_bytes(bytes(QUEUE_FILE_SIZE))
-    assert forecast(store, digest) == forecast(store_at(path))
+    assert forecast(store, cache) == forecast(store_at(path))
     assert counted
 
 
-def test_a_check_that_has_findings_leaves_nothing(path: Path, digest: LogDigest, counted: list[str]) -> None:
+def test_a_check_that_has_findings_leaves_nothing(path: Path, cache: RowCache, counted: list[str]) -> None:
     file = path / "consumequeue/TopicTest1/2/00000000000000000000"
     raw = bytearray(file.read_bytes())
     raw[40 + 7] ^= 1
     file.write_bytes(raw)
-    store = checked(path, digest)
-    assert forecast(store, digest).lost.messages == 1
+    store = checked(path, cache)
+    assert forecast(store, cache).lost.messages == 1
     assert counted == [store.commitlog[0].path]
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from rmqtool.errors import AnswerError
+from rmqtool.formats.remoting import RequestCode
 from rmqtool.remoting.connection import Connection
 from rmqtool.remoting.requests import (
     SentMessage,
     TopicBroker,
-    max_queue_offset,
-    min_queue_offset,
     pull_records,
+    queue_offset,
     send_message,
     topic_route,
 )
@@ -100,14 +100,20 @@ def test_a_short_answer_with_many_queues_takes_no_memory() -> None:
 
 def test_a_refusal_carries_the_servers_words() -> None:
     with pytest.raises(AnswerError, match="GET_MIN_OFFSET of queue 3 of topic T was refused: NO_PERMISSION: no") as no:
-        asked(lambda request, _: answer(request, 16, remark="no"), lambda server: min_queue_offset(server, "T", 3))
+        asked(
+            lambda request, _: answer(request, 16, remark="no"),
+            lambda server: queue_offset(server, RequestCode.GET_MIN_OFFSET, "T", 3),
+        )
     assert no.value.code == 16
 
 
 @pytest.mark.parametrize("value", ["", "x", "--1", "9" * 30])
 def test_an_offset_that_is_no_number_is_a_clear_error(value: str) -> None:
     with pytest.raises(AnswerError, match="field offset is"):
-        asked(lambda request, _: answer(request, offset=value), lambda server: max_queue_offset(server, "T", 3))
+        asked(
+            lambda request, _: answer(request, offset=value),
+            lambda server: queue_offset(server, RequestCode.GET_MAX_OFFSET, "T", 3),
+        )
 
 
 def test_a_message_goes_out_as_a_producers() -> None:

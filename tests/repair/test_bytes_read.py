@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.stores import write_store
+from rmqtool.scan.compiled import load_kernel
 from tests.commands.transcripts import rmqtool
 
 IO = Path("/proc/self/io")
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.skipif(not IO.exists(), reason="the system does not cou
 def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
     """A store of a broker that was killed, and one with half as many messages."""
     folder = tmp_path_factory.mktemp("read")
+    load_kernel()  # as larger stores have it loaded; smaller ones are read again sooner than it is loaded
     body_length, count = BODY_LENGTHS[request.param]
     roots = (folder / "half", folder / "whole")
     for root, number in zip(roots, (count // 2, count), strict=True):

@@ -73,7 +73,7 @@ class BrokerStub:
             len(topic).to_bytes(1, "big") + topic.encode(), body, fields["i"].encode(), queue_id, int(fields["h"]),
             len(queue), int(fields["f"]), int(fields["g"]), HOST, 1, HOST, int(fields["j"]), 0, False,
         )  # fmt: skip
-        columns = RecordColumns.of([record])
+        columns = RecordColumns(*zip(record, strict=True))
         queue.append(bytes(encode_records(columns, columns.sizes(), 0)))
         properties = dict(part.split("\x01") for part in fields["i"].split("\x02") if part)
         self.stored.append((topic, queue_id, body, properties))

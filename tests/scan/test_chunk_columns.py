@@ -54,6 +54,6 @@ def test_room_grows_by_more_than_what_was_taken() -> None:
 def test_a_builder_that_was_cleared_begins_again() -> None:
     builder = RowColumnsBuilder(10)
     builder.take(numbered_rows(0, 5))
-    builder.clear()
+    builder.count = 0
     builder.take(numbered_rows(7, 1))
     assert builder.rows()["physical_offset"].tolist() == [7]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.scan.log_digest import KeptColumn, columns_values, keep_column
+from rmqtool.scan.row_cache import KeptColumn, columns_values, keep_column
 
 
 def no_file(_place: int, _size: int) -> bytes:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,19 +11,10 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.run import duration_s, is_duration
-from rmqtool.commands.options.store import (
-    BrokerVersionOption,
-    LogFileSizeOption,
-    ObjectFormatOption,
-    StoreOptions,
-    StorePath,
-    command_line,
-    file_sizes,
-    refuse_bad_settings,
-    refuse_unknown_settings,
-)
 from rmqtool.commands.screen import screen
 from rmqtool.engine.append import writer_config
 from rmqtool.engine.rules.settings import read_settings
@@ -59,45 +47,35 @@ def mirror(
     master: Annotated[
         str, typer.Argument(metavar="HOST[:PORT]", help="Replication port of the master (haListenPort), default 10912.")
     ],
-    store: StorePath,
+    store: shared.StorePath,
     from_offset: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Start a new copy at the file that starts at N (default: the first)."),
+        int | None, option("N", "Start a new copy at the file that starts at N (default: the first).", min=0)
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
-            metavar="OFFSET|TIME|DURATION",
-            help="Stop before this physical offset, before this store time (now: what is there), or after 10m.",
+        option(
+            "OFFSET|TIME|DURATION",
+            "Stop before this physical offset, before this store time (now: what is there), or after 10m.",
         ),
     ] = None,
-    build: Annotated[
-        bool, typer.Option("--build", help="Build consume queues, index and checkpoint as records arrive.")
-    ] = False,
+    build: Annotated[bool, option("--build", "Build consume queues, index and checkpoint as records arrive.")] = False,
     config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="K=V", help="A setting of the master, for log and queues; repeatable."),
+        list[str] | None, option("K=V", "A setting of the master, for log and queues; repeatable.")
     ] = None,
     config_from: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Copy the JSON files of this config/ too, now and every 30 s."),
+        Path | None, option("DIR", "Copy the JSON files of this config/ too, now and every 30 s.")
     ] = None,
-    as_slave: Annotated[
-        bool, typer.Option("--as-slave", help="Acknowledge what is on the disk here, as a slave does.")
-    ] = False,
-    new_master: Annotated[
-        bool, typer.Option("--new-master", help="Continue a copy from another address than before.")
-    ] = False,
+    as_slave: Annotated[bool, option("--as-slave", "Acknowledge what is on the disk here, as a slave does.")] = False,
+    new_master: Annotated[bool, option("--new-master", "Continue a copy from another address than before.")] = False,
     sync_interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, max=3600, help="Time between two fsyncs; 0: after each write.")
+        float, option("SECONDS", "Time between two fsyncs; 0: after each write.", min=0, max=3600)
     ] = 1.0,
     textfile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write lag and bytes for Prometheus' node exporter to this file."),
+        Path | None, option("FILE", "Write lag and bytes for Prometheus' node exporter to this file.")
     ] = None,
-    log_file_size: LogFileSizeOption = None,
-    broker_version: BrokerVersionOption = None,
-    form: ObjectFormatOption = ObjectFormat.TABLE,
+    log_file_size: shared.LogFileSizeOption = None,
+    broker_version: shared.BrokerVersionOption = None,
+    form: shared.ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Keep a copy of a running broker's commit log, received through its replication port.
 
@@ -109,10 +87,10 @@ def mirror(
     """
     address = parse_address(master)
     rules = rules_for(broker_version or NEWEST)
-    refuse_unknown_settings(config or (), "--config")
+    shared.refuse_unknown_settings(config or (), "--config")
     properties = with_properties(None, config or [], read_settings(rules))
-    refuse_bad_settings(properties, rules)
-    sizes = file_sizes(log_file_size or properties.sizes.commitlog_file_size, None, None)
+    shared.refuse_bad_settings(properties, rules)
+    sizes = shared.file_sizes(log_file_size or properties.sizes.commitlog_file_size, None, None)
     limit, run_seconds = _until(until)
     if from_offset and from_offset % (sizes.commitlog_file_size or DEFAULT_LOG_FILE_SIZE):
         raise UsageError(
@@ -122,6 +100,16 @@ def mirror(
     demand_own_files({"--textfile": (textfile, OwnFile.METRICS)})
     if store.is_dir() and is_fenced(StorePaths(store)):
         raise RefusedError(f"{store}: a repair was not finished; run rmqtool undo first")
+    is_settled = False
+
+    def look() -> Store:
+        nonlocal is_settled
+        surveyed = survey_store(store, None, None, properties, sizes)
+        if not is_settled:  # before anything is written, the files of the copy count for `--max-memory`
+            settle("this store", sum(map(len, surveyed.files.values())))
+            is_settled = True
+        return surveyed
+
     request = MirrorRequest(
         root=store,
         address=address,
@@ -133,7 +121,7 @@ def mirror(
             acknowledges=as_slave,
             record_crc=properties.has_record_crc or False,
         ),
-        look=_SettledSurvey(partial(survey_store, store, None, None, properties, sizes)),
+        look=look,
         rules=rules,
         config=writer_config.config_from(properties),
         file_size=sizes.commitlog_file_size,
@@ -142,21 +130,6 @@ def mirror(
         config_from=config_from,
     )
     _Command(request, messages_of(context), textfile, form).run()
-
-
-@dataclass
-class _SettledSurvey:
-    """Surveys the copy; the first time, which is before anything is written, its files count for `--max-memory`."""
-
-    survey: Callable[[], Store]
-    _is_settled: bool = False
-
-    def __call__(self) -> Store:
-        store = self.survey()
-        if not self._is_settled:
-            settle("this store", sum(map(len, store.files.values())))
-            self._is_settled = True
-        return store
 
 
 class _Command:
@@ -169,11 +142,7 @@ class _Command:
         self._trouble: str | None = None
 
     def run(self) -> None:
-        """Mirror, and show the result.
-
-        Raises:
-            DivergedError: the master's log does not continue the copy; the result is shown all the same.
-        """
+        """Mirror, and show the result, also where the master's log does not continue the copy."""
         problem: DivergedError | None = None
         result = MirrorResult("problem")
         self._messages.interrupted = "what was copied before is in the store; a later run continues it"
@@ -216,7 +185,7 @@ class _Command:
             self._textfile_at = time.monotonic()
 
     def _show(self, result: MirrorResult, problem: DivergedError | None) -> None:
-        line = command_line(self._request.root, StoreOptions())
+        line = shared.command_line(self._request.root, shared.StoreOptions())
         late, skipped = self._status.late, self._status.skipped
         shown = {
             "store": str(self._request.root),
@@ -255,7 +224,7 @@ def _values(address: MasterAddress, status: MirrorStatus) -> dict[str, Any]:
     return {
         "master": str(address),
         "state": status.state,
-        "connected": status.is_connected,
+        "connected": status.state in ("copying", "caught up"),
         "caught_up": is_caught_up,
         "start_offset": status.start_offset,
         "end_offset": status.end_offset,
@@ -270,11 +239,7 @@ def _values(address: MasterAddress, status: MirrorStatus) -> dict[str, Any]:
 
 
 def _until(text: str | None) -> tuple[Until, float | None]:
-    """Offset or duration in --until: the limit, and the number of seconds.
-
-    Raises:
-        UsageError: it is no offset, time or duration.
-    """
+    """Offset or duration in --until: the limit, and the number of seconds; UsageError if it is neither, nor a time."""
     if text is None:
         return Until(), None
     if text.isascii() and text.isdecimal():

@@ -13,19 +13,11 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import refuse_dash
 from rmqtool.commands.options.run import pairs
 from rmqtool.commands.options.spark_tables import FromTimeOption, TopicOption, ToTimeOption
-from rmqtool.commands.options.store import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    ObjectFormatOption,
-    StoreOptions,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-    timestamp_ms,
-)
 from rmqtool.commands.screen import show_object
 from rmqtool.errors import UsageError
 from rmqtool.report.writers import ObjectFormat
@@ -40,30 +32,22 @@ ReplayedStores = Annotated[
 def replay(
     context: typer.Context,
     stores: ReplayedStores,
-    to: Annotated[
-        str, typer.Option("--to", metavar="NAMESRV", help="Name server of the cluster: HOST:PORT; several with ;.")
-    ],
+    to: Annotated[str, option("--to NAMESRV", "Name server of the cluster: HOST:PORT; several with ;.")],
     topic: TopicOption = None,
     renames: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="OLD=NEW", help="Send messages of topic OLD to topic NEW; repeatable."),
+        list[str] | None, option("--map OLD=NEW", "Send messages of topic OLD to topic NEW; repeatable.")
     ] = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
-    rate: Annotated[
-        float | None, typer.Option("--rate", metavar="N", min=0.001, help="Send at most this many messages a second.")
-    ] = None,
+    rate: Annotated[float | None, option("--rate N", "Send at most this many messages a second.", min=0.001)] = None,
     state: Annotated[
-        Path | None,
-        typer.Option("--state", metavar="FILE", help="Note what was sent; a run with the same file continues."),
+        Path | None, option("--state FILE", "Note what was sent; a run with the same file continues.")
     ] = None,
-    wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long a broker may be away or busy.")
-    ] = 60,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be sent, and look up routes.")] = False,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    form: ObjectFormatOption = ObjectFormat.TABLE,
+    wait: Annotated[float, option("--wait SECONDS", "How long a broker may be away or busy.", min=0)] = 60,
+    dry_run: Annotated[bool, option("--dry-run", "Count what would be sent, and look up routes.")] = False,
+    broker_conf: shared.BrokerConfOption = None,
+    broker_version: shared.BrokerVersionOption = None,
+    form: shared.ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Send the messages of stores into a running cluster, as a producer.
 
@@ -83,16 +67,16 @@ def replay(
     selection = Selection(
         tuple(topic or ()),
         _renames(renames or ()),
-        timestamp_ms(from_time, "--from-time"),
-        timestamp_ms(to_time, "--to-time"),
+        shared.timestamp_ms(from_time, "--from-time"),
+        shared.timestamp_ms(to_time, "--to-time"),
     )
     sources = []
     for place in stores:
-        opened = open_store(place, StoreOptions(broker_conf=broker_conf, broker_version=broker_version))
-        tell_opened(opened, messages)
+        opened = shared.open_store(place, shared.StoreOptions(broker_conf=broker_conf, broker_version=broker_version))
+        shared.tell_opened(opened, messages)
         if state is not None:
             refuse_dash("--state", state)
-            refuse_inside_store(state, "the state file", place, opened.store.settings.commitlog_directories)
+            shared.refuse_inside_store(state, "the state file", place, opened.store.settings.commitlog_directories)
         waiting = waiting_of(opened.store, opened.rules)
         for problem in waiting.problems:
             messages.warn(f"delayed messages: {problem}")

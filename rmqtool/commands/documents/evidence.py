@@ -15,20 +15,10 @@ import typer
 
 import rmqtool
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import store as shared
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_new
 from rmqtool.commands.options.run import thread_count
-from rmqtool.commands.options.store import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    ObjectFormatOption,
-    StoreOptions,
-    StorePath,
-    command_line,
-    lock_of,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-)
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import UsageError
@@ -43,38 +33,33 @@ if TYPE_CHECKING:
 
 def evidence(
     context: typer.Context,
-    store: StorePath,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The bundle, a file outside the store.")],
+    store: shared.StorePath,
+    output: Annotated[Path, option("--output FILE", "The bundle, a file outside the store.")],
     max_size: Annotated[
         int,
-        typer.Option(
-            "--max-size",
-            metavar="BYTES",
-            min=1,
-            help="Of a larger store, copy only ranges around damage, and the start of each file.",
+        option(
+            "--max-size BYTES", "Of a larger store, copy only ranges around damage, and the start of each file.", min=1
         ),
     ] = 4 << 30,
     broker_log: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--broker-log",
-            metavar="FILE",
-            help="Include the last 4 MiB of this log of the broker, as far as its lines are known; repeatable.",
+        option(
+            "--broker-log FILE",
+            "Include the last 4 MiB of this log of the broker, as far as its lines are known; repeatable.",
         ),
     ] = None,
     without_log: Annotated[
-        bool, typer.Option("--without-log", help="Leave the commit log out; the answers are those of this machine.")
+        bool, option("--without-log", "Leave the commit log out; the answers are those of this machine.")
     ] = False,
     with_bodies: Annotated[
-        bool, typer.Option("--with-bodies", help="Include bodies, keys, tags and property values as they are.")
+        bool, option("--with-bodies", "Include bodies, keys, tags and property values as they are.")
     ] = False,
     hide_names: Annotated[
-        bool,
-        typer.Option("--hide-names", help="Replace names of topics, groups and brokers, and addresses, too."),
+        bool, option("--hide-names", "Replace names of topics, groups and brokers, and addresses, too.")
     ] = False,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    form: ObjectFormatOption = ObjectFormat.TABLE,
+    broker_conf: shared.BrokerConfOption = None,
+    broker_version: shared.BrokerVersionOption = None,
+    form: shared.ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Write a support bundle of a store, without bodies, keys, tags and property values.
 
@@ -101,12 +86,12 @@ def evidence(
     if len(logs) > LOGS_MAX:
         raise UsageError(f"--broker-log: at most {LOGS_MAX} logs fit into a bundle")
     place = StoreLocation(store)
-    store_options = StoreOptions(broker_conf=broker_conf, broker_version=broker_version)
-    opened = open_store(place, store_options)
-    tell_opened(opened, messages)
-    refuse_inside_store(output, "a bundle", place, opened.store.settings.commitlog_directories)
+    store_options = shared.StoreOptions(broker_conf=broker_conf, broker_version=broker_version)
+    opened = shared.open_store(place, store_options)
+    shared.tell_opened(opened, messages)
+    shared.refuse_inside_store(output, "a bundle", place, opened.store.settings.commitlog_directories)
     demand_new("--output", output)
-    if lock_of(place, opened.store, opened.foreign).is_in_use:
+    if shared.lock_of(place, opened.store, opened.foreign).is_in_use:
         messages.warn("a broker uses the store: what it writes meanwhile may be in the bundle in part")
     is_small = data_bytes(opened.store, with_log=not without_log, is_redacted=not with_bodies) <= max_size
     is_whole = is_small and not without_log
@@ -120,7 +105,7 @@ def evidence(
             names.learn(opened.store, opened.conf.properties if opened.conf is not None else {})
         properties = shareable_settings(opened.conf.properties) if opened.conf is not None else None
         places = DamagePlaces()
-        own = ask(opened, command_line(place, store_options), options, versions, places.add, names)
+        own, recorded = ask(opened, shared.command_line(place, store_options), options, versions, places.add, names)
 
         root = Path(folder) / "store"
         root.mkdir()
@@ -134,14 +119,11 @@ def evidence(
         differences: tuple[str, ...] = ()
         if is_whole:
             location = BundleLocation(root, None, label, properties, broker_version)
-            copy = open_store(location, StoreOptions(), settles=False)
-            line = command_line(Path(label) if hide_names else place, store_options)
-            of_copy = ask(copy, line, options, versions, lambda _finding: None)
-            differences = (
-                *own.answers.differences(of_copy.answers),
-                *differing_verdicts(own.recorded, of_copy.recorded),
-            )
-        of_verify = own.recorded.verify
+            copy = shared.open_store(location, shared.StoreOptions(), settles=False)
+            line = shared.command_line(Path(label) if hide_names else place, store_options)
+            of_copy, recorded_of_copy = ask(copy, line, options, versions, lambda _finding: None)
+            differences = (*own.differences(of_copy), *differing_verdicts(recorded, recorded_of_copy))
+        of_verify = recorded.verify
         manifest = BundleManifest(
             made_ms=int(time.time() * 1000),
             rmqtool_version=rmqtool.__version__,
@@ -159,7 +141,7 @@ def evidence(
             left_out_files=left_out,
             logs=tuple(f"{number}" if hide_names else path.name for number, path in enumerate(logs)),
         )
-        texts = {"README.txt": README.encode(), ANSWERS: own.recorded.as_text()}
+        texts = {"README.txt": README.encode(), ANSWERS: recorded.as_text()}
         texts |= {f"logs/{number}": end_of_log(path, pseudonyms) for number, path in enumerate(logs)}
         write_bundle(output, root, manifest, texts)
     size = output.stat().st_size

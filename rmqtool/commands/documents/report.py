@@ -19,18 +19,10 @@ from rmqtool.answer.forecast_answer import answer_of_forecasts
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.verify_answer import UNREADABLE, answer_of_verify
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_new, write_new
 from rmqtool.commands.options.run import thread_count
-from rmqtool.commands.options.store import (
-    ReadStore,
-    StoreOptions,
-    command_line,
-    lock_of,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.commands.reading.forecast import forecasts_of
 from rmqtool.commands.reading.info import info_object
 from rmqtool.commands.repairs.carry_out import preview
@@ -53,19 +45,19 @@ from rmqtool.report.page.queue_bars import QueueBars
 from rmqtool.report.page.timeline import IndexRange, Times
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.location import StoreLocation
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 
 
-@with_store_options()
+@shared.with_store_options()
 def report(
     context: typer.Context,
-    store: ReadStore,
-    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Write the page to this new file.")],
+    store: shared.ReadStore,
+    html: Annotated[Path, option("--html FILE", "Write the page to this new file.")],
     *,
-    store_options: StoreOptions,
+    store_options: shared.StoreOptions,
 ) -> None:
     """Write a report on a store as one HTML page, to read, print or send.
 
@@ -77,12 +69,12 @@ def report(
     Example: rmqtool report /home/rocketmq/store --html report.html
     """
     messages = messages_of(context)
-    opened = open_store(store, store_options)
-    tell_opened(opened, messages)
-    refuse_inside_store(html, "a report", store, opened.store.settings.commitlog_directories)
+    opened = shared.open_store(store, store_options)
+    shared.tell_opened(opened, messages)
+    shared.refuse_inside_store(html, "a report", store, opened.store.settings.commitlog_directories)
     demand_new("--html", html)
-    with LogDigest() as digest:
-        survey = _Survey(store, opened, command_line(store, store_options), messages, digest)
+    with RowCache() as cache:
+        survey = _Survey(store, opened, shared.command_line(store, store_options), messages, cache)
         facts = survey.facts()
     text = page_text(facts)
     write_new("--html", html, text)
@@ -99,11 +91,11 @@ class _Survey:
     """Runs each engine once over a store; the log is not read again for the next one."""
 
     def __init__(
-        self, place: StoreLocation, opened: OpenedStore, line: CommandLine, messages: Messages, digest: LogDigest
+        self, place: StoreLocation, opened: OpenedStore, line: CommandLine, messages: Messages, cache: RowCache
     ) -> None:
         self._place, self._opened, self._line = place, opened, line
-        self._messages, self._digest = messages, digest
-        self._lock = lock_of(place, opened.store, opened.foreign)
+        self._messages, self._cache = messages, cache
+        self._lock = shared.lock_of(place, opened.store, opened.foreign)
         self._queues, self._kinds, self._tally = QueueBars(), FindingKinds(), FindingTally()
         self._log = LogPicture([DrawnFile(one.path, one.start, one.size) for one in opened.store.commitlog])
         self.has_unreadable = bool(opened.store.problems)
@@ -113,7 +105,7 @@ class _Survey:
         with self._messages.progress("info"):
             summary = summarize(store, self._opened.rules, self._add_queue)
         info = info_object(self._place, self._opened, summary, self._lock, self._line)
-        options = VerifyOptions(threads=thread_count(), broker_runs=self._lock.is_in_use, digest=self._digest)
+        options = VerifyOptions(threads=thread_count(), broker_runs=self._lock.is_in_use, cache=self._cache)
         with self._messages.progress("verify") as progress:
             checked = verify_store(store, self._opened.rules, options, self._add_finding, progress.show)
         self.has_unreadable |= any(checked.findings[kind] for kind in UNREADABLE)
@@ -124,9 +116,7 @@ class _Survey:
             threads = thread_count()
             plans.append(
                 self._plan(
-                    "salvage",
-                    "",
-                    lambda run: salvage_planner(run, SalvageOptions(run.build_options, threads=threads)),
+                    "salvage", "", lambda run: salvage_planner(run, SalvageOptions(run.build_options, threads=threads))
                 )
             )
         of_verify = ("verify", answer_of_verify(self._opened, self._line, self._tally, checked))
@@ -177,7 +167,7 @@ class _Survey:
         is_small = sum(segment.entry.allocated_bytes for segment in opened.store.commitlog) <= READ_AGAIN_MAX
         versions = tuple(dict.fromkeys((*EXAMINED, opened.rules.version)))
         try:
-            forecasts = forecasts_of(opened, versions, self._messages, self._digest, count_index=is_small)
+            forecasts = forecasts_of(opened, versions, self._messages, self._cache, count_index=is_small)
             own = [forecast for forecast in forecasts if forecast.broker_version == opened.rules.version]
             asked, shown = ((opened.rules.version,), own) if opened.is_version_known else (versions, forecasts)
             effects = BesideLog.of(opened)
@@ -205,7 +195,7 @@ class _Survey:
         request = RepairRequest(
             command=RepairCommand(name=command), store=self._place.path, dry_run=True, output=OutputFormat.JSON
         )
-        run = RepairRun(request, self._opened, self._messages, self._line, flags, None, self._digest)
+        run = RepairRun(request, self._opened, self._messages, self._line, flags, None, self._cache)
         try:
             plan = preview(run, planner_of(run))
         except (RmqtoolError, OSError) as error:

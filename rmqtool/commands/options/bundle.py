@@ -26,11 +26,7 @@ _COMPARED: Final = ("verdict", "headline", "findings", "checked", "left_out_byte
 
 
 def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocation:
-    """The store of a bundle, unpacked until the command ends; a place that is no bundle stays as it is.
-
-    Raises:
-        BundleError: it is damaged, or made to do harm.
-    """
+    """The store of a bundle, unpacked until the command ends; any other place as it is. Errors as of `recorded_of`."""
     if place.path is None or not place.path.is_file():
         return place
     from rmqtool.evidence.bundle import is_bundle, unpack
@@ -58,12 +54,8 @@ def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocati
 def recorded_of(place: StoreLocation, messages: Messages, *, asks_more: bool) -> RecordedAnswers | None:
     """The answers that were recorded where the store is, if a bundle does not give them; None for all other stores.
 
-    Args:
-        asks_more: whether options ask for another answer than the recorded one.
-
-    Raises:
-        BundleError: they are damaged, or made to do harm.
-        UnsupportedError: the bundle does not have what another answer needs.
+    BundleError where they are damaged, or made to do harm; UnsupportedError where options ask for another answer than
+    the recorded one, which the bundle cannot give.
     """
     if not isinstance(place, BundleLocation) or place.gives_own_answers:
         return None
@@ -83,14 +75,8 @@ def recorded_of(place: StoreLocation, messages: Messages, *, asks_more: bool) ->
 
 
 def demand_as_recorded(place: StoreLocation, computed: JsonObject, forecasts: Sequence[Forecast] | None = None) -> None:
-    """Refuse an answer from the files of a bundle that is another one than was recorded where the store is.
-
-    Args:
-        computed: what `verify` or `forecast` sums up in JSON.
-        forecasts: of `forecast`; None is for `verify`.
-
-    Raises:
-        BundleError: it is another one, and neither is known to be the store's.
+    """Refuse, as BundleError, an answer from the files of a bundle that is another one than was recorded where the
+    store is: of `forecast`, or what `verify` sums up in JSON. Neither is known to be the store's.
     """
     if not isinstance(place, BundleLocation) or not place.gives_own_answers:
         return

@@ -10,12 +10,7 @@ from rmqtool.report.bodies import BodyChoice, BodyForm
 
 
 def body_choice(form: BodyForm, limit: int, raw: bool, decode: Sequence[str] | None) -> BodyChoice:
-    """What is to be shown of bodies.
-
-    Raises:
-        UsageError: the options exclude each other, or name no decoder.
-        UnsupportedError: a library or plugin is missing or does not load.
-    """
+    """What is to be shown of bodies; UsageError for options that do not fit, UnsupportedError for a missing library."""
     if decode and raw:
         raise UsageError("--decode and --raw exclude each other: a decoder reads the decompressed body")
     if decode and form is BodyForm.REDACTED:

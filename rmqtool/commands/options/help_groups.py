@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import typer
 from typer.core import TyperCommand
 
 OWN: Final = "Options"
@@ -17,11 +18,20 @@ _ORDER: Final = (_ARGUMENTS, OWN, REPAIR, STORE, OUTPUT, SPARK, EVERY)
 """The groups, in the order of the help."""
 
 
+def option(shown: str, text: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of a command, for `Annotated`, as the help shows it: `--at POSITION`, `--yes`, or `POSITION` where it
+    is named for its parameter; in the panel of its group, if it is not the command's own. `more` is for `typer.Option`.
+    """
+    words = shown.split()
+    names = [word for word in words if word.startswith("-")]
+    metavar = next((word for word in words if not word.startswith("-")), None)
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **more)
+
+
 class GroupedCommand(TyperCommand):
     """A command whose help shows options by their groups (`rich_help_panel`), without rich: it loads too slowly."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the groups that the command has."""
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _ORDER}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)

@@ -13,25 +13,13 @@ from rmqtool.store.source import reason
 
 
 def refuse_dash(option: str, path: Path) -> None:
-    """Refuse `-`, which means standard output to many programs and the name of a file to this one.
-
-    Raises:
-        UsageError: it is `-`.
-    """
+    """Refuse `-`, which means standard output to many programs and the name of a file to this one."""
     if str(path) == "-":
         raise UsageError(f"{option}: - is not the name of a file: rmqtool writes this to a file only; name one")
 
 
 def demand_writable(files: Mapping[str, Path | None]) -> None:
-    """Refuse files that cannot be written; what there is stays as it is.
-
-    Args:
-        files: by the option that names them; None where it was not given.
-
-    Raises:
-        UsageError: one is `-`.
-        WriteError: one cannot be written.
-    """
+    """Refuse files that cannot be written, by option: UsageError for `-`, else WriteError. Nothing is changed."""
     for option, path in files.items():
         if path is not None:
             refuse_dash(option, path)
@@ -50,17 +38,7 @@ def demand_writable(files: Mapping[str, Path | None]) -> None:
 
 
 def demand_own_files(files: Mapping[str, tuple[Path | None, OwnFile]]) -> None:
-    """Refuse files for later runs that would take the place of something else, or cannot be written.
-
-    Args:
-        files: by the option that names them; None where it was not given.
-
-    Raises:
-        UsageError: one is `-`.
-        RefusedError: something else is there.
-        UnreadableError: what is there may not be read.
-        WriteError: one cannot be written.
-    """
+    """Refuse files that would replace something else; errors as of `demand_writable` and `open_own`."""
     for option, (path, kind) in files.items():
         if path is not None:
             refuse_dash(option, path)
@@ -71,13 +49,7 @@ def demand_own_files(files: Mapping[str, tuple[Path | None, OwnFile]]) -> None:
 
 
 def demand_new(option: str, path: Path) -> None:
-    """Refuse a file that is there already, or cannot be made.
-
-    Raises:
-        UsageError: it is `-`.
-        RefusedError: it is there.
-        WriteError: it cannot be made.
-    """
+    """Refuse a file that is there already, as RefusedError, or cannot be made; errors as of `demand_writable`."""
     refuse_dash(option, path)
     if os.path.lexists(path):
         raise RefusedError(f"{option}: {path}: already exists; nothing was written")
@@ -85,12 +57,7 @@ def demand_new(option: str, path: Path) -> None:
 
 
 def write_new(option: str, path: Path, text: str) -> None:
-    """Write a file that was not there before, whole or not at all.
-
-    Raises:
-        RefusedError: it is there.
-        WriteError: it cannot be written.
-    """
+    """Write a file that was not there before, whole or not at all; RefusedError or WriteError as of `demand_new`."""
     try:
         with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
             try:
@@ -107,12 +74,7 @@ def write_new(option: str, path: Path, text: str) -> None:
 
 
 def demand_directory(option: str, path: Path) -> None:
-    """Refuse a directory that cannot be made or written into; it is not made.
-
-    Raises:
-        UsageError: it is `-`.
-        WriteError: it cannot.
-    """
+    """Refuse a directory that cannot be made or written into; it is not made. Errors as of `demand_writable`."""
     refuse_dash(option, path)
     nearest = path.absolute()
     while not nearest.exists() and nearest != nearest.parent:

@@ -6,15 +6,15 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, tzinfo
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC
 from typing import Annotated, Any, Final
 
 import typer
 
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import time_zones
-from rmqtool.commands.options.help_groups import EVERY
+from rmqtool.commands.options.help_groups import EVERY, option
 from rmqtool.errors import UsageError
 from rmqtool.memory import THREAD_BYTES, keep_to, memory_budget
 from rmqtool.report.progress import ProgressForm
@@ -32,11 +32,7 @@ def is_duration(text: str) -> bool:
 
 
 def duration_s(text: str, option: str) -> float:
-    """Seconds of a duration: 90s, 20m, 2h, 1d; without a unit they are seconds.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Seconds of a duration: 90s, 20m, 2h, 1d; without a unit they are seconds. UsageError where it is none."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise UsageError(f"{option}: {text!r} is not a duration such as 90s, 20m or 2h")
@@ -45,11 +41,7 @@ def duration_s(text: str, option: str) -> float:
 
 def byte_count(text: str | None, option: str) -> int | None:
     """What was typed for an option that takes a size: 20M and 20MiB are 20 * 1024 * 1024, 20MB is 20 * 1000 * 1000.
-
-    None stays None.
-
-    Raises:
-        UsageError: it is no size.
+    None stays None; UsageError where it is no size.
     """
     if text is None:
         return None
@@ -64,11 +56,7 @@ def byte_count(text: str | None, option: str) -> int | None:
 
 
 def pairs(texts: Iterable[str], option: str, form: str = "NAME=VALUE") -> Iterator[tuple[str, str]]:
-    """Names and values of an option that may be given several times.
-
-    Raises:
-        UsageError: a text has no name, or no equals sign.
-    """
+    """Names and values of an option that may be given several times; UsageError where a text has no name or `=`."""
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
@@ -80,73 +68,47 @@ _POSIX_ZONE: Final = re.compile(r":?(?:<[A-Za-z0-9+-]{3,}>|[A-Za-z]{3,})[+-]?\d.
 """A zone as TZ can describe it without a database, such as CST-8."""
 
 
-def _set_quiet(context: typer.Context, chosen: bool) -> bool:
-    messages_of(context).quiet |= chosen
-    return chosen
-
-
-def _set_verbose(context: typer.Context, chosen: bool) -> bool:
-    messages_of(context).verbose |= chosen
-    return chosen
-
-
-def _set_utc(context: typer.Context, chosen: bool) -> bool:
-    if chosen:
-        _choose_zone(context, "--utc", UTC)
-    return chosen
-
-
-def _set_timezone(context: typer.Context, name: str | None) -> str | None:
-    if name is not None:
+def _take(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    """Take an option where it stands in the line, before the command or after it; left out it changes nothing."""
+    messages, name = messages_of(context), parameter.opts[0]
+    if name == "--quiet":
+        messages.quiet |= value
+    elif name == "--verbose":
+        messages.verbose |= value
+    elif name == "--progress" and value is not ProgressForm.AUTO:
+        messages.progress_form = value
+    elif name in ("--utc", "--timezone") and value:
         try:
-            zone = zone_named(name)
+            zone = UTC if name == "--utc" else zone_named(value)
         except UsageError as error:
             raise UsageError(f"--timezone: {error}") from None
-        _choose_zone(context, "--timezone", zone)
-    return name
+        if messages.zone_option not in (None, name):
+            raise UsageError("--utc and --timezone exclude each other; use one of them")
+        messages.zone_option = name
+        show_in(zone)
+    return value
 
 
-def _choose_zone(context: typer.Context, option: str, zone: tzinfo) -> None:
-    messages = messages_of(context)
-    if messages.zone_option not in (None, option):
-        raise UsageError("--utc and --timezone exclude each other; use one of them")
-    messages.zone_option = option
-    show_in(zone)
-
-
-def _set_progress(context: typer.Context, form: ProgressForm) -> ProgressForm:
-    if form is not ProgressForm.AUTO:
-        messages_of(context).progress_form = form
-    return form
-
-
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print errors only.", callback=_set_quiet, rich_help_panel=EVERY)
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print more detail.", callback=_set_verbose, rich_help_panel=EVERY)
-]
-Utc = Annotated[
-    bool, typer.Option("--utc", help="Print and read times in UTC.", callback=_set_utc, rich_help_panel=EVERY)
-]
+Quiet = Annotated[bool, option("--quiet -q", "Print errors only.", EVERY, callback=_take)]
+Verbose = Annotated[bool, option("--verbose -v", "Print more detail.", EVERY, callback=_take)]
+Utc = Annotated[bool, option("--utc", "Print and read times in UTC.", EVERY, callback=_take)]
 Timezone = Annotated[
     str | None,
-    typer.Option(
-        "--timezone",
-        metavar="ZONE",
-        help="Print and read times in this zone: Asia/Shanghai, +08:00 (default: TZ, else this machine's).",
-        callback=_set_timezone,
+    option(
+        "--timezone ZONE",
+        "Print and read times in this zone: Asia/Shanghai, +08:00 (default: TZ, else this machine's).",
+        EVERY,
+        callback=_take,
         autocompletion=time_zones,
-        rich_help_panel=EVERY,
     ),
 ]
 ProgressOption = Annotated[
     ProgressForm,
-    typer.Option(
+    option(
         "--progress",
-        help="Show progress on standard error: on a terminal only, as JSON objects, or never.",
-        callback=_set_progress,
-        rich_help_panel=EVERY,
+        "Show progress on standard error: on a terminal only, as JSON objects, or never.",
+        EVERY,
+        callback=_take,
     ),
 ]
 _OF_EVERY_COMMAND: Final = {
@@ -160,19 +122,25 @@ _OF_EVERY_COMMAND: Final = {
 
 def with_run_options(function: Callable[..., None]) -> Callable[..., None]:
     """A command with these options after its own ones, where a person adds them to a finished line."""
+    return _with_options(function, _OF_EVERY_COMMAND, lambda *_: None)  # their callbacks do the work
+
+
+def _with_options(
+    function: Callable[..., None], options: Mapping[str, tuple[Any, Any]], take: Callable[..., None]
+) -> Callable[..., None]:
+    """A command with further options, by name their type and default, whose values are taken before it runs."""
 
     @functools.wraps(function)
-    def command(*arguments: Any, **options: Any) -> None:
-        for name in _OF_EVERY_COMMAND:
-            del options[name]  # their callbacks did the work
-        function(*arguments, **options)
+    def command(*arguments: Any, **given: Any) -> None:
+        take(*(given.pop(name) for name in options))
+        function(*arguments, **given)
 
     signature = inspect.signature(function, eval_str=True)
-    own = [
+    further = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _OF_EVERY_COMMAND.items()
+        for name, (annotation, default) in options.items()
     ]
-    parameters = [*signature.parameters.values(), *own]
+    parameters = [*signature.parameters.values(), *further]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return command
 
@@ -213,13 +181,8 @@ FILE_BYTES: Final = {
 """Memory for each file of the store beside the list of them: names and ends of queues, and results of checks."""
 MaxMemory = Annotated[
     str | None,
-    typer.Option(
-        "--max-memory",
-        metavar="SIZE",
-        help="Hold at most this much memory, and keep the rest in temporary files: 200M, 1G.",
-    ),
+    option("--max-memory SIZE", "Hold at most this much memory, and keep the rest in temporary files: 200M, 1G."),
 ]
-_NAME: Final = "max_memory"
 
 
 def thread_count(chosen: int | None = None) -> int:
@@ -230,15 +193,7 @@ def thread_count(chosen: int | None = None) -> int:
 def with_memory_option(name: str, function: Callable[..., None]) -> Callable[..., None]:
     """A command with `--max-memory` after its own options; the limit holds while the command runs."""
 
-    @functools.wraps(function)
-    def command(*arguments: Any, **options: Any) -> None:
-        text = options.pop(_NAME)
+    def keep(text: str | None) -> None:
         keep_to(byte_count(text, "--max-memory"), WORK_BYTES[name], FILE_BYTES[name])
-        function(*arguments, **options)
 
-    signature = inspect.signature(function, eval_str=True)
-    own = inspect.Parameter(_NAME, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=MaxMemory)
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), own]
-    )
-    return command
+    return _with_options(function, {"max_memory": (MaxMemory, None)}, keep)

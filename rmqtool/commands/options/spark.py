@@ -12,10 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
-
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options.help_groups import SPARK
+from rmqtool.commands.options.help_groups import SPARK, option
 from rmqtool.commands.options.run import pairs
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.memory import memory_budget
@@ -25,48 +23,29 @@ JAVA_LEAST: Final = 17
 DEFAULT_MASTER: Final = "local[*]"
 
 MasterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Run on Spark: local[*], spark://host:port, yarn, k8s://...",
-        rich_help_panel=SPARK,
-    ),
+    str | None, option("--master URL", "Run on Spark: local[*], spark://host:port, yarn, k8s://...", SPARK)
 ]
 AlwaysMasterOption = Annotated[
-    str,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...",
-        rich_help_panel=SPARK,
-    ),
+    str, option("--master URL", "Where Spark runs: local[*], spark://host:port, yarn, k8s://...", SPARK)
 ]
 LargeMasterOption = Annotated[
     str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Run on Spark: local[*] (default above 4 GiB of logs), spark://host:port, yarn, k8s://...",
-        rich_help_panel=SPARK,
+    option(
+        "--master URL",
+        "Run on Spark: local[*] (default above 4 GiB of logs), spark://host:port, yarn, k8s://...",
+        SPARK,
     ),
 ]
-ConfOption = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark setting; repeatable.", rich_help_panel=SPARK)
-]
+ConfOption = Annotated[list[str] | None, option("--conf K=V", "Spark setting; repeatable.", SPARK)]
 
 
 @contextmanager
 def spark(master: str, conf: list[str] | None, messages: Messages, what: str | None = None) -> Iterator[Any]:
-    """A Spark session for a command, stopped at its end.
+    """A Spark session for a command, stopped at its end; `what` stands beside the bar over tasks, unless the command
+    has one.
 
-    Args:
-        what: stands beside the bar over tasks; None where the command has a bar of its own.
-
-    Raises:
-        UsageError: a setting is not K=V, or memory is limited.
-        UnsupportedError: Java or pyspark is missing or too old.
-        SparkError: Spark failed.
+    UsageError if a setting is not K=V, or memory is limited; UnsupportedError if Java or pyspark is missing or too old;
+    SparkError if Spark failed.
     """
     if memory_budget().is_chosen:
         raise UsageError(
@@ -96,11 +75,7 @@ def spark(master: str, conf: list[str] | None, messages: Messages, what: str | N
 
 @contextmanager
 def runner(master: str | None, conf: list[str] | None, messages: Messages) -> Iterator[Runner | None]:
-    """What runs a command's splits: Spark, or None for the command's own threads.
-
-    Raises:
-        UsageError: settings of Spark without a master.
-    """
+    """What runs a command's splits: Spark, or None for own threads; UsageError for settings without a master."""
     if master is None:
         if conf:
             raise UsageError("--conf is a Spark setting; it needs --master")
@@ -113,11 +88,7 @@ def runner(master: str | None, conf: list[str] | None, messages: Messages) -> It
 
 
 def require_java() -> None:
-    """Report a missing prerequisite in one line.
-
-    Raises:
-        UnsupportedError: there is no Java, or one that is too old for Spark 4.
-    """
+    """Refuse, as UnsupportedError in one line, to run Spark 4 without a Java, or with one that is too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     requirement = f"Spark needs Java {JAVA_LEAST} or newer"
@@ -136,9 +107,5 @@ def require_java() -> None:
 
 
 def settings_of(conf: list[str] | None) -> dict[str, str]:
-    """Settings of Spark by name; the last one of a name counts.
-
-    Raises:
-        UsageError: one is not K=V.
-    """
+    """Settings of Spark by name, K=V each; the last one of a name counts."""
     return dict(pairs(conf or (), "--conf", "K=V"))

@@ -13,6 +13,7 @@ import typer
 
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import TIME_FORMS, StoreOptions, open_store, timestamp_ms
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.errors import RmqtoolError, UsageError
@@ -33,18 +34,12 @@ ReadStores = Annotated[
     ),
 ]
 TopicOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic", metavar="T", help="Only messages of this topic (a pattern); repeatable.", autocompletion=topics
-    ),
+    list[str] | None, option("--topic T", "Only messages of this topic (a pattern); repeatable.", autocompletion=topics)
 ]
 FromTimeOption = Annotated[
-    str | None,
-    typer.Option("--from-time", metavar="TIME", help=f"Messages stored at or after this time: {TIME_FORMS}."),
+    str | None, option("--from-time TIME", f"Messages stored at or after this time: {TIME_FORMS}.")
 ]
-ToTimeOption = Annotated[
-    str | None, typer.Option("--to-time", metavar="TIME", help="Messages stored before this time.")
-]
+ToTimeOption = Annotated[str | None, option("--to-time TIME", "Messages stored before this time.")]
 
 
 def name_several(stores: list[str]) -> bool:
@@ -74,10 +69,7 @@ def warn_of_absent_topics(
 def reads_here(options: Mapping[str, str], master: str | None, conf: list[str] | None) -> bool:
     """Whether the logs are so small that this process has read them before Spark has started; a master asks for Spark.
 
-    Raises:
-        UsageError: an option is wrong.
-        NotAStoreError, UnreadableError: a path is no store, or may not be read.
-        UnsupportedError: pyarrow is missing, or for Spark pyspark.
+    Errors are those of options and paths, and UnsupportedError if pyarrow is missing, or for Spark pyspark.
     """
     from rmqtool.pipeline.stores import LOG_BYTES_MAX, checked_stores, log_bytes
 
@@ -96,11 +88,7 @@ def source_options(
     from_time: str | None = None,
     to_time: str | None = None,
 ) -> dict[str, str]:
-    """Options of the data source.
-
-    Raises:
-        UsageError: a time does not parse, a topic has a comma, or a log is named for several stores.
-    """
+    """Options of the data source; UsageError for a wrong time, a topic with a comma, or one log for several stores."""
     options = {"paths": json.dumps(stores)}
     if topic:
         if any("," in name for name in topic):

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -16,7 +16,7 @@ import typer
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.completion import decoders, versions, versions_or_all
-from rmqtool.commands.options.help_groups import OUTPUT, STORE
+from rmqtool.commands.options.help_groups import OUTPUT, STORE, option
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.settings import all_settings, nearest_setting, read_settings, unread_settings, value_problems
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
@@ -24,9 +24,10 @@ from rmqtool.errors import NotAStoreError, RefusedError, UsageError
 from rmqtool.evidence.location import BundleLocation, shareable_settings
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.memory import settle
+from rmqtool.quantities import JAVA_INT_MAX
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
-from rmqtool.store.config.broker_conf import BrokerConf, ReadSettings, broker_conf, read_broker_conf, with_properties
+from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf, with_properties
 from rmqtool.store.directory import Settings, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
@@ -36,41 +37,14 @@ from rmqtool.store.view import DirectoryView
 from rmqtool.times import parse_time
 
 
-def named_conf(
-    path: Path | None, texts: Sequence[str], reads: ReadSettings, recorded: Mapping[str, str] | None = None
-) -> BrokerConf | None:
-    """What the broker's properties file says, and what a person says instead; None where nothing does.
-
-    Args:
-        texts: settings that go before those of the file, each as KEY=VALUE.
-        recorded: the file's properties where there is no file.
-
-    Raises:
-        UnreadableError: the file may not be read, or is none.
-        UsageError: a person names a setting that no version has.
-    """
-    refuse_unknown_settings(texts)
-    conf = None if recorded is None else broker_conf(recorded, reads=reads)
-    conf = read_broker_conf(path, reads) if path is not None else conf
-    return with_properties(conf, texts, reads) if texts else conf
-
-
 def refuse_bad_settings(conf: BrokerConf, rules: BrokerRules | None) -> None:
-    """Refuse to write by values that the broker would not take, or that no file can have.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Refuse, as UsageError, to write by values that the broker would not take, or that no file can have."""
     for problem in value_problems(conf, rules):
         raise UsageError(f"{conf.path}: {problem}")
 
 
 def refuse_unknown_settings(texts: Iterable[str], option: str = "--set") -> None:
-    """Refuse what a person says of a setting that no version has, each as KEY=VALUE.
-
-    Raises:
-        UsageError: a name is none, and what it may have meant.
-    """
+    """Refuse, as UsageError with the nearest name, settings that no version has, each as KEY=VALUE."""
     for text in texts:
         name, equals, _ = text.partition("=")
         if equals and (name := name.strip()) and name not in all_settings():
@@ -87,109 +61,87 @@ ReadStore = Annotated[
     typer.Argument(metavar="STORE", help=f"{_STORE_HELP}; or a URL: s3://, hdfs://, ...", parser=store_location),
 ]
 CommitlogOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--commitlog",
-        metavar="DIR",
-        help="Commit log directory, if not STORE/commitlog; repeatable.",
-        rich_help_panel=STORE,
-    ),
+    list[Path] | None, option("--commitlog DIR", "Commit log directory, if not STORE/commitlog; repeatable.", STORE)
 ]
-
-
-def _number(name: str, metavar: str, least: int, text: str) -> Any:
-    """An option of a Java int that the store's files do not always show."""
-    return typer.Option(name, metavar=metavar, min=least, max=(1 << 31) - 1, help=text, rich_help_panel=STORE)
-
 
 IndexSlotsOption = Annotated[
-    int | None, _number("--index-slots", "N", 1, "Hash slots of an index file (maxHashSlotNum).")
+    int | None,
+    option("--index-slots N", "Hash slots of an index file (maxHashSlotNum).", STORE, min=1, max=JAVA_INT_MAX),
 ]
 IndexEntriesOption = Annotated[
-    int | None, _number("--index-entries", "N", 2, "Entries of an index file (maxIndexNum).")
+    int | None, option("--index-entries N", "Entries of an index file (maxIndexNum).", STORE, min=2, max=JAVA_INT_MAX)
 ]
 LogFileSizeOption = Annotated[
     int | None,
-    _number("--log-file-size", "BYTES", 1, "Size of a commit log file (mappedFileSizeCommitLog)."),
+    option(
+        "--log-file-size BYTES", "Size of a commit log file (mappedFileSizeCommitLog).", STORE, min=1, max=JAVA_INT_MAX
+    ),
 ]
 QueueFileSizeOption = Annotated[
     int | None,
-    _number("--queue-file-size", "BYTES", 1, "Size of a consume queue file (mappedFileSizeConsumeQueue)."),
-]
-BrokerConfOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--broker-conf",
-        metavar="FILE",
-        help="The broker's properties file, for paths and file sizes.",
-        rich_help_panel=STORE,
+    option(
+        "--queue-file-size BYTES",
+        "Size of a consume queue file (mappedFileSizeConsumeQueue).",
+        STORE,
+        min=1,
+        max=JAVA_INT_MAX,
     ),
 ]
-
-
-def version_option(name: str, text: str, offered: Any = versions, panel: str | None = STORE) -> Any:
-    """An option that takes a broker version."""
-    return typer.Option(name, metavar="X.Y.Z", help=text, rich_help_panel=panel, autocompletion=offered)
-
+BrokerConfOption = Annotated[
+    Path | None, option("--broker-conf FILE", "The broker's properties file, for paths and file sizes.", STORE)
+]
 
 BrokerVersionOption = Annotated[
     str | None,
-    version_option("--broker-version", "Use the rules of this broker version (default: inferred from the store)."),
+    option(
+        "--broker-version X.Y.Z",
+        "Use the rules of this broker version (default: inferred from the store).",
+        STORE,
+        autocompletion=versions,
+    ),
 ]
 VersionsOption = Annotated[
     str | None,
-    version_option(
-        "--broker-version",
+    option(
+        "--broker-version X.Y.Z",
         "Use the rules of this broker version, or of each: all (default: inferred from the store).",
-        versions_or_all,
+        STORE,
+        autocompletion=versions_or_all,
     ),
 ]
 FromVersionOption = Annotated[
     str | None,
-    version_option(
-        "--from",
+    option(
+        "--from X.Y.Z",
         "With --to: the version that the store comes from (default: inferred from the store).",
-        panel=None,
+        autocompletion=versions,
     ),
 ]
 ToVersionOption = Annotated[
     str | None,
-    version_option(
-        "--to",
+    option(
+        "--to X.Y.Z",
         f"What changes, and why, when a broker of this version starts on it (default with --from: {NEWEST}).",
-        panel=None,
+        autocompletion=versions,
     ),
 ]
-FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
-ObjectFormatOption = Annotated[ObjectFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
+FormatOption = Annotated[OutputFormat, option("--format", "Output format.", OUTPUT)]
+ObjectFormatOption = Annotated[ObjectFormat, option("--format", "Output format.", OUTPUT)]
 """Of a command that has no rows."""
-BodyOption = Annotated[
-    BodyForm, typer.Option("--body", help="How to show bodies; they are decompressed.", rich_help_panel=OUTPUT)
-]
+BodyOption = Annotated[BodyForm, option("--body", "How to show bodies; they are decompressed.", OUTPUT)]
 BodyLimitOption = Annotated[
-    int,
-    typer.Option(
-        "--body-limit",
-        metavar="BYTES",
-        min=0,
-        max=1 << 30,
-        help="Maximum number of bytes of a body to show.",
-        rich_help_panel=OUTPUT,
-    ),
+    int, option("--body-limit BYTES", "Maximum number of bytes of a body to show.", OUTPUT, min=0, max=1 << 30)
 ]
 DecodeOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--decode",
-        metavar="NAME[=ARG]",
-        help="Decode bodies: json, text, avro=FILE.avsc, protobuf=FILE.desc:TYPE, system, or a plugin; repeatable.",
+    option(
+        "--decode NAME[=ARG]",
+        "Decode bodies: json, text, avro=FILE.avsc, protobuf=FILE.desc:TYPE, system, or a plugin; repeatable.",
+        OUTPUT,
         autocompletion=decoders,
-        rich_help_panel=OUTPUT,
     ),
 ]
-RawOption = Annotated[
-    bool, typer.Option("--raw", help="Show bodies as stored, and the property block as text.", rich_help_panel=OUTPUT)
-]
+RawOption = Annotated[bool, option("--raw", "Show bodies as stored, and the property block as text.", OUTPUT)]
 
 
 @dataclass(frozen=True)
@@ -238,23 +190,24 @@ def tell_opened(opened: OpenedStore, messages: Messages) -> None:
 
 
 def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: bool = True) -> OpenedStore:
-    """The store at a path, looked at as the options say.
+    """The store at a path, looked at as the options say; NotAStoreError where there is none, UnreadableError where it
+    or the properties file may not be read.
 
-    Args:
-        settles: whether the command's work comes after this; `--max-memory` is not refused in the midst of it.
-
-    Raises:
-        NotAStoreError: there is none.
-        UnreadableError: it, or the broker's properties file, may not be read.
-        UsageError: the version is none, or `--max-memory` is too little for a store of so many files.
+    UsageError if the version is none, or `--max-memory` is too little for a store of so many files; where it settles,
+    as the work comes after this, that is not said in the midst of it.
     """
     if isinstance(place, BundleLocation):
         options = replace(options, broker_version=options.broker_version or place.broker_version)
     refuse_bundle(place if isinstance(place, Path) else place.path)
     rules = rules_for(options.broker_version) if options.broker_version is not None else None
-    recorded = place.properties if isinstance(place, BundleLocation) else None
-    shown = shareable_settings(recorded) if recorded is not None else None
-    conf = named_conf(options.broker_conf, options.properties, read_settings(rules), shown)
+    refuse_unknown_settings(options.properties)
+    reads, conf = read_settings(rules), None
+    if isinstance(place, BundleLocation) and place.properties is not None:
+        conf = broker_conf(shareable_settings(place.properties), reads=reads)
+    if options.broker_conf is not None:
+        conf = read_broker_conf(options.broker_conf, reads)
+    if options.properties:
+        conf = with_properties(conf, options.properties, reads)
     store = survey_store(place, options.commitlog, options.index_slots, conf, options.sizes)
     foreign = None
     if isinstance(store.view, DirectoryView):
@@ -289,11 +242,7 @@ def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: b
 
 
 def refuse_bundle(path: Path | None) -> None:
-    """Refuse a support bundle, which most commands cannot read.
-
-    Raises:
-        NotAStoreError: it is one.
-    """
+    """Refuse, as NotAStoreError, a support bundle, which most commands cannot read."""
     if path is None or not path.is_file():
         return
     from rmqtool.evidence.bundle import is_bundle
@@ -334,20 +283,12 @@ def lock_of(place: StoreLocation, store: Store, foreign: ForeignDirectory | None
 
 
 def timestamp_ms(text: str | None, option: str) -> int | None:
-    """What was typed for an option that takes a time, in ms; None where nothing was.
-
-    Raises:
-        UsageError: it is no time.
-    """
+    """What was typed for an option that takes a time, in ms; None where nothing was, UsageError where it is no time."""
     return parse_time(text, option) if text is not None else None
 
 
 def refuse_inside_store(target: Path, what: str, place: StoreLocation, log_directories: Iterable[str] = ()) -> None:
-    """Refuse to write a file into a store that is only read: it would stop a broker's start.
-
-    Raises:
-        RefusedError: it would lie in the store, or in a directory of its log.
-    """
+    """Refuse, as RefusedError, to write a file into a store, or its log, that is only read: it would stop a start."""
     if place.path is None:
         return
     roots = (place.path, *(place.path / named for named in log_directories))
@@ -396,11 +337,7 @@ def _given(
 
 
 def with_store_options(*left_out: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Make a command, which has each option in its signature, of a function that takes `store_options`.
-
-    Args:
-        left_out: options that the command does not have, named as parameters.
-    """
+    """Make a command with all these options, but those left out, of a function that takes `store_options`."""
     options = {
         name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(_given, eval_str=True).parameters.items()

@@ -20,11 +20,7 @@ def known_topics(store: Store) -> tuple[str, ...]:
 
 
 def absent_topics(stores: Iterable[Store], patterns: Iterable[str]) -> tuple[str, ...]:
-    """What is asked for and exists in no store, as sentences.
-
-    Args:
-        patterns: names, or glob patterns.
-    """
+    """What is asked for, by names or glob patterns, and exists in no store, as sentences."""
     known = sorted({topic for store in stores for topic in known_topics(store)})
     return tuple(
         f"there is no topic {pattern} in the store{nearest(pattern, known)}"

@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.decode import body_choice
 from rmqtool.commands.options.run import thread_count
-from rmqtool.commands.options.store import (
-    DecodeOption,
-    ReadStore,
-    StoreOptions,
-    lock_of,
-    open_store,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.errors import UnsupportedError, how_to_install
 from rmqtool.report.bodies import BODY_LIMIT, BodyForm
 from rmqtool.scan.kernels.compile_notice import ON_COMPILE
@@ -32,13 +24,13 @@ if TYPE_CHECKING:
 _SYSTEM: Final = "system"
 
 
-@with_store_options()
+@shared.with_store_options()
 def browse(
     context: typer.Context,
-    store: ReadStore,
-    decode: DecodeOption = None,
+    store: shared.ReadStore,
+    decode: shared.DecodeOption = None,
     *,
-    store_options: StoreOptions,
+    store_options: shared.StoreOptions,
 ) -> None:
     """Browse a store in the terminal: topics, queues, messages, records and findings.
 
@@ -55,8 +47,8 @@ def browse(
         )
     messages = messages_of(context)
     choice = body_choice(BodyForm.TEXT, BODY_LIMIT, raw=False, decode=decode or [_SYSTEM])
-    opened = open_store(store, store_options)
-    tell_opened(opened, messages)
+    opened = shared.open_store(store, store_options)
+    shared.tell_opened(opened, messages)
     from rmqtool.browse.app import Browser
     from rmqtool.browse.browsed_store import BrowsedStore
     from rmqtool.verify.survey.context import VerifyOptions
@@ -64,8 +56,8 @@ def browse(
     ON_COMPILE[:] = []  # what is said on stderr would stand in the middle of the screen
 
     def look() -> tuple[Store, VerifyOptions]:
-        current = open_store(store, store_options, settles=False).store
-        in_use = lock_of(store, current).is_in_use
+        current = shared.open_store(store, store_options, settles=False).store
+        in_use = shared.lock_of(store, current).is_in_use
         return current, VerifyOptions(threads=max(1, thread_count() - 1), broker_runs=in_use)
 
     with BrowsedStore(opened.store, opened.rules, str(store), choice.decoder) as browsed:
@@ -73,10 +65,6 @@ def browse(
 
 
 def require_textual() -> None:
-    """Report a missing prerequisite in one line.
-
-    Raises:
-        UnsupportedError: Textual is not installed.
-    """
+    """Refuse, as UnsupportedError in one line, to run without Textual."""
     if find_spec("textual") is None:
         raise UnsupportedError(f"textual is not installed: {how_to_install('tui')}")

@@ -14,19 +14,12 @@ from rmqtool.answer.diff_answer import ComparedSide, answer_of_comparison
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
-from rmqtool.commands.options.store import (
-    FormatOption,
-    ReadStore,
-    StoreOptions,
-    command_line,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-)
-from rmqtool.commands.screen import screen
+from rmqtool.commands.screen import screen, write_rows
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import ManifestLog, write_manifest
 from rmqtool.compare.metadata import read_metadata
@@ -35,7 +28,7 @@ from rmqtool.errors import UsageError
 from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.diff_screen import diff_lines, difference_text
 from rmqtool.report.text import size_text
-from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.location import StoreLocation, store_location
 
 FIELDS: Final = (
@@ -44,19 +37,10 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
-_Threads = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=256, help="Number of threads (default: one per core).")
-]
-_WorkDir = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Directory for temporary files, if the messages do not fit in memory."),
-]
-_LogOfA = Annotated[
-    list[Path] | None, typer.Option(metavar="DIR", help="Commit log directory of STORE, if elsewhere; repeatable.")
-]
-_LogOfB = Annotated[
-    list[Path] | None, typer.Option(metavar="DIR", help="Commit log directory of STORE_B, if elsewhere; repeatable.")
-]
+_Threads = Annotated[int | None, option("N", "Number of threads (default: one per core).", min=1, max=256)]
+_WorkDir = Annotated[Path | None, option("DIR", "Directory for temporary files, if the messages do not fit in memory.")]
+_LogOfA = Annotated[list[Path] | None, option("DIR", "Commit log directory of STORE, if elsewhere; repeatable.")]
+_LogOfB = Annotated[list[Path] | None, option("DIR", "Commit log directory of STORE_B, if elsewhere; repeatable.")]
 
 
 class Compared(StrEnum):
@@ -82,34 +66,29 @@ class Detail(StrEnum):
 
 def diff(
     context: typer.Context,
-    store: ReadStore,
+    store: shared.ReadStore,
     other: Annotated[
-        StoreLocation | None,
-        typer.Argument(metavar="[STORE_B]", help="Store to compare with.", parser=store_location),
+        StoreLocation | None, typer.Argument(metavar="[STORE_B]", help="Store to compare with.", parser=store_location)
     ] = None,
-    manifest: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Compare with the store of this manifest.")
-    ] = None,
+    manifest: Annotated[Path | None, option("FILE", "Compare with the store of this manifest.")] = None,
     make_manifest: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a manifest of STORE, to compare on another machine.")
+        Path | None, option("FILE", "Write a manifest of STORE, to compare on another machine.")
     ] = None,
     detail: Annotated[
-        Detail, typer.Option(help="Digests in a new manifest: of messages, or of blocks only.")
+        Detail, option("", "Digests in a new manifest: of messages, or of blocks only.")
     ] = Detail.MESSAGES,
     compared: Annotated[
-        Compared, typer.Option("--as", help="Expect copies of one log, or the same messages at any offset.")
+        Compared, option("--as", "Expect copies of one log, or the same messages at any offset.")
     ] = Compared.REPLICAS,
-    identity: Annotated[Identity | None, typer.Option(help="How to recognize a message (default: unique-key).")] = None,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=0, max=100_000, help="Maximum number of differences to list of each kind.")
-    ] = 20,
+    identity: Annotated[Identity | None, option("", "How to recognize a message (default: unique-key).")] = None,
+    limit: Annotated[int, option("N", "Maximum number of differences to list of each kind.", min=0, max=100_000)] = 20,
     threads: _Threads = None,
     work_dir: _WorkDir = None,
     commitlog_a: _LogOfA = None,
     commitlog_b: _LogOfB = None,
     master: MasterOption = None,
     conf: ConfOption = None,
-    output: FormatOption = OutputFormat.TABLE,
+    output: shared.FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Compare two stores or replicas: where their logs diverge, and which messages differ.
 
@@ -142,10 +121,7 @@ def diff(
         assert other is not None
         side_b = _side(other, commitlog_b, messages)
     options = CompareOptions(
-        by_messages=compared is Compared.MESSAGES,
-        limit=limit,
-        threads=thread_count(threads),
-        folder=work_dir,
+        by_messages=compared is Compared.MESSAGES, limit=limit, threads=thread_count(threads), folder=work_dir
     )
     with runner(master, conf, messages) as chosen, messages.progress("diff") as progress:
         far = described if side_b is None else _subject(side_b.opened)
@@ -162,10 +138,10 @@ def diff(
 
 
 def _side(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> ComparedSide:
-    options = StoreOptions(commitlog)
-    opened = open_store(place, options)
-    tell_opened(opened, messages)
-    return ComparedSide(opened, command_line(place, options))
+    options = shared.StoreOptions(commitlog)
+    opened = shared.open_store(place, options)
+    shared.tell_opened(opened, messages)
+    return ComparedSide(opened, shared.command_line(place, options))
 
 
 def _subject(opened: OpenedStore) -> ComparedStore:
@@ -203,7 +179,7 @@ def _make(
     output: OutputFormat,
     messages: Messages,
 ) -> None:
-    refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
+    shared.refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
     demand_own_files({"--make-manifest": (path, OwnFile.MANIFEST)})
     with messages.progress("manifest") as progress:
         subject = _subject(opened)
@@ -228,17 +204,12 @@ def _make(
         "manifest_bytes": path.stat().st_size,
     }
     if output is OutputFormat.TABLE:
-        where = (
-            "no log"
-            if description.totals.end is None
-            else f"offsets {description.totals.begin} to {description.totals.end}"
-        )
+        totals = description.totals
+        where = "no log" if totals.end is None else f"offsets {totals.begin} to {totals.end}"
         text = f"{path}: {where}, {description.totals.messages} messages; {size_text(row['manifest_bytes'])}"
         sys.stdout.write(f"{text}\n")
     else:
-        writer = row_writer(output.value, sys.stdout, tuple(row))
-        writer.write(row)
-        writer.close()
+        write_rows([row], output, tuple(row))
     for problem in subject.problems:
         messages.error(problem)
     if subject.problems:
@@ -255,16 +226,13 @@ def _write(comparison_json: dict[str, Any], output: OutputFormat, messages: Mess
     elif output is OutputFormat.JSON:
         sys.stdout.write(json_text(comparison_json, indent=2) + "\n")
     else:
-        writer = row_writer(output.value, sys.stdout, FIELDS)
-        for row in comparison_json["differences"]:
-            writer.write(row)
-        for queue in comparison_json["queues"]:
-            writer.write({"type": "queue", **queue})
-        for entry in comparison_json["config"]:
-            writer.write({"type": "setting", **entry})
+        rows = [
+            *comparison_json["differences"],
+            *({"type": "queue", **queue} for queue in comparison_json["queues"]),
+            *({"type": "setting", **entry} for entry in comparison_json["config"]),
+        ]
         if output is OutputFormat.JSONL:
             listed = ("differences", "queues", "config")
-            writer.write(
-                {"type": "summary", **{name: value for name, value in comparison_json.items() if name not in listed}}
-            )
-        writer.close()
+            rest = {name: value for name, value in comparison_json.items() if name not in listed}
+            rows.append({"type": "summary", **rest})
+        write_rows(rows, output, FIELDS)

@@ -11,23 +11,11 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.completion import fields as fields_of_dump
-from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.completion import topics, versions
 from rmqtool.commands.options.decode import body_choice, tell_failures
-from rmqtool.commands.options.help_groups import OUTPUT
-from rmqtool.commands.options.store import (
-    FILE_SIZES,
-    TIME_FORMS,
-    BodyLimitOption,
-    BodyOption,
-    DecodeOption,
-    FormatOption,
-    RawOption,
-    StoreOptions,
-    timestamp_ms,
-    version_option,
-    with_store_options,
-)
+from rmqtool.commands.options.help_groups import OUTPUT, STORE, option
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.commands.screen import screen
 from rmqtool.dump.request import Request, check_request, chosen_fields, fields_of_kind
@@ -42,14 +30,17 @@ from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import StoreLocation, store_location
 
-_From = Annotated[
-    str | None, typer.Option(metavar="TIME", help=f"Messages stored at or after this time: {TIME_FORMS}.")
+_From = Annotated[str | None, option("TIME", f"Messages stored at or after this time: {shared.TIME_FORMS}.")]
+_Until = Annotated[str | None, option("TIME", "Messages stored before this time.")]
+_Version = Annotated[
+    str | None,
+    option(
+        "--broker-version X.Y.Z", "Decode as this broker version (default: newest).", STORE, autocompletion=versions
+    ),
 ]
-_Until = Annotated[str | None, typer.Option(metavar="TIME", help="Messages stored before this time.")]
-_Version = Annotated[str | None, version_option("--broker-version", "Decode as this broker version (default: newest).")]
 
 
-@with_store_options(*FILE_SIZES, "broker_version")
+@shared.with_store_options(*shared.FILE_SIZES, "broker_version")
 def dump(
     context: typer.Context,
     path: Annotated[
@@ -58,65 +49,43 @@ def dump(
             metavar="PATH", help="A store, one of its directories, or a file; or its URL.", parser=store_location
         ),
     ],
-    kind: Annotated[
-        DumpKind | None, typer.Option("--type", help="What to show of a store, or the kind of the file.")
-    ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GLOB", help="Topic or pattern; repeatable.", autocompletion=topics),
-    ] = None,
-    queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue id.")] = None,
+    kind: Annotated[DumpKind | None, option("--type", "What to show of a store, or the kind of the file.")] = None,
+    topic: Annotated[list[str] | None, option("GLOB", "Topic or pattern; repeatable.", autocompletion=topics)] = None,
+    queue_id: Annotated[int | None, option("N", "Queue id.")] = None,
     from_offset: Annotated[
-        int | None,
-        typer.Option(
-            metavar="M", min=0, max=JAVA_LONG_MAX, help="Start at this physical offset (commit log) or queue offset."
-        ),
+        int | None, option("M", "Start at this physical offset (commit log) or queue offset.", min=0, max=JAVA_LONG_MAX)
     ] = None,
-    to_offset: Annotated[
-        int | None, typer.Option(metavar="M", min=0, max=JAVA_LONG_MAX, help="Stop before this offset.")
-    ] = None,
+    to_offset: Annotated[int | None, option("M", "Stop before this offset.", min=0, max=JAVA_LONG_MAX)] = None,
     from_time: _From = None,
     to_time: _Until = None,
-    key: Annotated[str | None, typer.Option(metavar="K", help="Messages with this key or unique key.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Messages with this tag.")] = None,
-    message_id: Annotated[str | None, typer.Option(metavar="ID", help="Offset message id, or unique key.")] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of rows.")] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="Newest first.")] = False,
+    key: Annotated[str | None, option("K", "Messages with this key or unique key.")] = None,
+    tag: Annotated[str | None, option("--tag TAG", "Messages with this tag.")] = None,
+    message_id: Annotated[str | None, option("ID", "Offset message id, or unique key.")] = None,
+    limit: Annotated[int | None, option("N", "Maximum number of rows.", min=1)] = None,
+    reverse: Annotated[bool, option("--reverse", "Newest first.")] = False,
     fields: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B",
-            help="Only these fields, in this order.",
-            autocompletion=fields_of_dump,
-            rich_help_panel=OUTPUT,
-        ),
+        str | None, option("A,B", "Only these fields, in this order.", OUTPUT, autocompletion=fields_of_dump)
     ] = None,
-    body: BodyOption = BodyForm.NONE,
-    body_limit: BodyLimitOption = BODY_LIMIT,
-    decode: DecodeOption = None,
-    raw: RawOption = False,
-    hex_view: Annotated[
-        bool, typer.Option("--hex", help="Show every byte with its field.", rich_help_panel=OUTPUT)
-    ] = False,
-    stale: Annotated[
-        bool, typer.Option("--stale", help="Also show old records after the end of the commit log.")
-    ] = False,
+    body: shared.BodyOption = BodyForm.NONE,
+    body_limit: shared.BodyLimitOption = BODY_LIMIT,
+    decode: shared.DecodeOption = None,
+    raw: shared.RawOption = False,
+    hex_view: Annotated[bool, option("--hex", "Show every byte with its field.", OUTPUT)] = False,
+    stale: Annotated[bool, option("--stale", "Also show old records after the end of the commit log.")] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Wait for more records at the end of the commit log, until ^C.")
+        bool, option("--follow", "Wait for more records at the end of the commit log, until ^C.")
     ] = False,
     pending: Annotated[
-        bool, typer.Option("--pending", help="List messages that wait for their time: timers and delay levels.")
+        bool, option("--pending", "List messages that wait for their time: timers and delay levels.")
     ] = False,
-    transactions: Annotated[
-        bool, typer.Option("--transactions", help="List half messages and whether they ended.")
-    ] = False,
+    transactions: Annotated[bool, option("--transactions", "List half messages and whether they ended.")] = False,
     pop: Annotated[
-        bool, typer.Option("--pop", help="List messages that pop consumers hold, and when they are delivered again.")
+        bool, option("--pop", "List messages that pop consumers hold, and when they are delivered again.")
     ] = False,
     *,
-    store_options: StoreOptions,
+    store_options: shared.StoreOptions,
     broker_version: _Version = None,
-    output: FormatOption = OutputFormat.TABLE,
+    output: shared.FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Print the records of a store, a directory or a single file of any kind.
 
@@ -129,8 +98,8 @@ def dump(
         raise UsageError("--follow does not work with a URL: the store is listed only once")
     ask = Request(
         topics=tuple(topic or ()), queue_id=queue_id, from_offset=from_offset, to_offset=to_offset,
-        from_ms=timestamp_ms(from_time, "--from-time"), to_ms=timestamp_ms(to_time, "--to-time"), key=key, tag=tag,
-        message_id=message_id, limit=limit, reverse=reverse, stale=stale, follow=follow,
+        from_ms=shared.timestamp_ms(from_time, "--from-time"), to_ms=shared.timestamp_ms(to_time, "--to-time"),
+        key=key, tag=tag, message_id=message_id, limit=limit, reverse=reverse, stale=stale, follow=follow,
         body=body_choice(body, body_limit, raw, decode), hex_width=screen().width if hex_view else None,
         broker_version=broker_version or NEWEST,
     )  # fmt: skip
@@ -148,11 +117,7 @@ def dump(
 
 
 def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | None, messages: Messages) -> None:
-    """Write the rows of a target.
-
-    Raises:
-        typer.Exit: with 3 where a bad range was met, with 4 where something could not be read.
-    """
+    """Write the rows of a target; exit with 3 where a bad range was met, with 4 where something could not be read."""
     check_request(ask, target.kind, output)
     known = fields_of_kind(target.kind, ask.body)
     chosen = chosen_fields(fields, known)

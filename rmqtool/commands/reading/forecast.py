@@ -15,19 +15,9 @@ from rmqtool.answer.forecast_answer import PreflightLines, answer_of_forecasts, 
 from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.answer.presence import denied_files
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
-from rmqtool.commands.options.store import (
-    FromVersionOption,
-    ObjectFormatOption,
-    ReadStore,
-    StoreOptions,
-    ToVersionOption,
-    VersionsOption,
-    command_line,
-    open_store,
-    tell_opened,
-    with_store_options,
-)
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, SUPPORTED, nearest_releases, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError, UsageError
@@ -37,29 +27,25 @@ from rmqtool.forecast.preflight import preflight
 from rmqtool.forecast.result import Forecast
 from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 
 ALL: Final = "all"
 
 
-@with_store_options("broker_version")
+@shared.with_store_options("broker_version")
 def forecast(
     context: typer.Context,
-    store: ReadStore,
+    store: shared.ReadStore,
     *,
-    store_options: StoreOptions,
-    broker_version: VersionsOption = None,
+    store_options: shared.StoreOptions,
+    broker_version: shared.VersionsOption = None,
     changed: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Forecast as if the broker had this setting (storeType, ...); repeatable.",
-        ),
+        option("--set KEY=VALUE", "Forecast as if the broker had this setting (storeType, ...); repeatable."),
     ] = None,
-    before: FromVersionOption = None,
-    after: ToVersionOption = None,
-    form: ObjectFormatOption = ObjectFormat.TABLE,
+    before: shared.FromVersionOption = None,
+    after: shared.ToVersionOption = None,
+    form: shared.ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Show what a broker would do at its next start, and which messages it would lose.
 
@@ -87,12 +73,12 @@ def forecast(
         raise typer.Exit(of_store.exit_code)
     chosen_version = before if is_preflight else None if wants_all else broker_version
     store_options = replace(store_options, broker_version=chosen_version, properties=tuple(changed or ()))
-    opened = open_store(store, store_options)
+    opened = shared.open_store(store, store_options)
     if not wants_all:
-        tell_opened(opened, messages)
-    line = command_line(store, store_options)
+        shared.tell_opened(opened, messages)
+    line = shared.command_line(store, store_options)
     if is_preflight:
-        lines = PreflightLines(line, command_line(store, replace(store_options, broker_version=None)))
+        lines = PreflightLines(line, shared.command_line(store, replace(store_options, broker_version=None)))
         answer = _show_preflight(opened, lines, before, after, output, messages)
     else:
         versions = EXAMINED if wants_all else opened.possible_versions
@@ -110,19 +96,15 @@ def forecast(
 
 
 def _demand_versions(before: str | None, after: str | None, broker_version: str | None) -> None:
-    """Refuse --from and --to that cannot work, before the store is opened.
-
-    Raises:
-        UsageError: a version is none that rmqtool knows, or the options exclude each other.
-    """
+    """Refuse --from and --to that exclude each other or name no version, before the store is opened."""
     if broker_version is not None:
         raise UsageError("--from and --to name the versions: leave --broker-version out")
-    for option, version in (("--from", before), ("--to", after)):
+    for name, version in (("--from", before), ("--to", after)):
         if version is not None and version not in SUPPORTED:
             nearest = nearest_releases(version)
             ones = "one is" if len(nearest) == 1 else "ones are"
             text = f"rmqtool does not know how this release differs; the nearest {ones} {' and '.join(nearest)}"
-            raise UsageError(f"{option} {version}: {text}")
+            raise UsageError(f"{name} {version}: {text}")
     if before == (after or NEWEST):
         raise UsageError(f"--from and --to are both {before}: nothing changes")
 
@@ -152,10 +134,8 @@ def _show_preflight(
     output: OutputFormat,
     messages: Messages,
 ) -> Answer:
-    """Forecast both versions, give the reasons, and judge the start of the later one.
-
-    Raises:
-        UsageError: nothing shows the version of the store, which is that of --from, or it is that of --to.
+    """Forecast both versions, give the reasons, and judge the start of the later one; UsageError where nothing shows
+    the version of the store, which is that of --from, or it is that of --to.
     """
     later = rules_for(after or NEWEST)
     if before is None and not opened.is_version_known:
@@ -186,15 +166,12 @@ def forecasts_of(
     opened: OpenedStore,
     versions: Sequence[str],
     messages: Messages,
-    digest: LogDigest | None = None,
+    cache: RowCache | None = None,
     *,
     count_index: bool = True,
 ) -> list[Forecast]:
-    """What brokers of each version would do, as far as their start can be forecast.
-
-    Args:
-        digest: what is known of the log already.
-        count_index: whether to tell what the index would lack, which reads the log for each way to enter keys.
+    """What brokers of each version would do, as far as their start can be forecast; the cache is of the log, where it
+    is known already. To count what the index would lack, the log is read for each way to enter keys.
     """
     forecasts: list[Forecast] = []
     shared_by_settings: dict[Hashable, SharedStarts] = {}
@@ -205,7 +182,7 @@ def forecasts_of(
             asked = opened.at(rules_for(version))
             options = replace(forecast_options(asked.conf), count_index=count_index)
             shared = shared_by_settings.setdefault((asked.store.settings, options), SharedStarts())
-            options = replace(options, digest=digest if asked.store is opened.store else None)
+            options = replace(options, cache=cache if asked.store is opened.store else None)
             try:
                 forecasts.append(
                     forecast_store(asked.store, asked.rules, options, None if len(versions) == 1 else shared)

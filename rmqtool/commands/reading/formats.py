@@ -8,24 +8,16 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.options.completion import format_names, schema_names
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import FormatOption
-from rmqtool.commands.screen import screen
+from rmqtool.commands.screen import screen, write_rows
 from rmqtool.errors import UsageError
 from rmqtool.formats.catalog import BY_NAME
 from rmqtool.formats.text_formats import TEXTS_BY_NAME
+from rmqtool.report import layouts
 from rmqtool.report.json_schemas import SCHEMAS, schema_text
-from rmqtool.report.layouts import (
-    LAYOUT_FIELDS,
-    LIST_FIELDS,
-    AnyFormat,
-    layout_lines,
-    layout_object,
-    layout_rows,
-    list_lines,
-    list_rows,
-)
 from rmqtool.report.names import unknown_name
-from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.report.writers import OutputFormat, json_text
 
 
 def formats(
@@ -35,9 +27,9 @@ def formats(
     ] = None,
     json_schema: Annotated[
         str | None,
-        typer.Option(
-            metavar="COMMAND",
-            help="Print the JSON schema of a command's output instead: verify, 'fixture list', ...",
+        option(
+            "COMMAND",
+            "Print the JSON schema of a command's output instead: verify, 'fixture list', ...",
             autocompletion=schema_names,
         ),
     ] = None,
@@ -57,7 +49,7 @@ def formats(
             raise UsageError(f"--json-schema: {unknown_name('schema for', json_schema, SCHEMAS)}")
         sys.stdout.write(text)
         return
-    declared: AnyFormat | None = None
+    declared: layouts.AnyFormat | None = None
     if name is not None:
         declared = BY_NAME.get(name) or TEXTS_BY_NAME.get(name)
         if declared is None:
@@ -65,14 +57,13 @@ def formats(
     if output is OutputFormat.TABLE:
         terminal = screen()
         wide = max(terminal.width, 40)
-        lines = list_lines(terminal.table_width) if declared is None else layout_lines(declared, wide)
+        lines = layouts.list_lines(terminal.table_width) if declared is None else layouts.layout_lines(declared, wide)
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return
     if declared is not None and output is OutputFormat.JSON:
-        sys.stdout.write(json_text(layout_object(declared), indent=2) + "\n")
+        sys.stdout.write(json_text(layouts.layout_object(declared), indent=2) + "\n")
         return
-    rows = list_rows() if declared is None else layout_rows(declared)
-    writer = row_writer(output, sys.stdout, LIST_FIELDS if declared is None else LAYOUT_FIELDS)
-    for row in rows:
-        writer.write(row)
-    writer.close()
+    if declared is None:
+        write_rows(layouts.list_rows(), output, layouts.LIST_FIELDS)
+    else:
+        write_rows(layouts.layout_rows(declared), output, layouts.LAYOUT_FIELDS)

@@ -12,28 +12,13 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.presence import missing_log
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.decode import body_choice, tell_failures
-from rmqtool.commands.options.store import (
-    FILE_SIZES,
-    TIME_FORMS,
-    BodyLimitOption,
-    BodyOption,
-    DecodeOption,
-    FormatOption,
-    RawOption,
-    ReadStore,
-    StoreOptions,
-    command_line,
-    foreign_owner,
-    open_store,
-    tell_opened,
-    timestamp_ms,
-    with_store_options,
-)
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.topic_names import absent_topics, known_topics
 from rmqtool.commands.reading.get_explained import Question, explanation
-from rmqtool.commands.screen import screen
+from rmqtool.commands.screen import screen, write_rows
 from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.reader import DEFAULT_COUNT, QueryResult, Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
@@ -44,7 +29,7 @@ from rmqtool.report.bodies import BODY_FIELDS, BODY_LIMIT, DECODED_FIELDS, BodyC
 from rmqtool.report.names import nearest
 from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
 from rmqtool.report.screens.get_screen import write_answer
-from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.sides.kinds import HOLDS_MESSAGES, unread_files
 from rmqtool.store.directory import Store, demand_log_file_size
 
@@ -53,53 +38,42 @@ NOT_FOUND: Final = "QUERY_NOT_FOUND"
 """The broker's answer (`ResponseCode`) where a key or a message id leads to nothing."""
 
 
-@with_store_options(*FILE_SIZES)
+@shared.with_store_options(*shared.FILE_SIZES)
 def get(
     context: typer.Context,
-    store: ReadStore,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="Name of the topic.", autocompletion=topics)] = None,
-    queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue id.")] = None,
-    queue_offset: Annotated[int | None, typer.Option(metavar="M", help="Start at this queue offset.")] = None,
+    store: shared.ReadStore,
+    topic: Annotated[str | None, option("T", "Name of the topic.", autocompletion=topics)] = None,
+    queue_id: Annotated[int | None, option("N", "Queue id.")] = None,
+    queue_offset: Annotated[int | None, option("M", "Start at this queue offset.")] = None,
     count: Annotated[
-        int | None,
-        typer.Option(metavar="K", min=1, help="Number of messages (default: 1 by offset or time, 32 by key)."),
+        int | None, option("K", "Number of messages (default: 1 by offset or time, 32 by key).", min=1)
     ] = None,
     tag: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EXPR", help="'*', or tags separated by '||'; without a queue: one tag, found through the index."
-        ),
+        str | None, option("EXPR", "'*', or tags separated by '||'; without a queue: one tag, found through the index.")
     ] = None,
-    message_id: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Message id, as a client, a console or a log prints it."),
-    ] = None,
-    key: Annotated[str | None, typer.Option(metavar="K", help="Message key, found through the index.")] = None,
-    from_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With --key: messages stored at or after this time.")
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With --key: messages stored at or before this time.")
-    ] = None,
+    message_id: Annotated[str | None, option("ID", "Message id, as a client, a console or a log prints it.")] = None,
+    key: Annotated[str | None, option("K", "Message key, found through the index.")] = None,
+    from_time: Annotated[str | None, option("TIME", "With --key: messages stored at or after this time.")] = None,
+    to_time: Annotated[str | None, option("TIME", "With --key: messages stored at or before this time.")] = None,
     time: Annotated[
-        str | None,
-        typer.Option("--time", metavar="TIME", help=f"Start at the queue offset of this time: {TIME_FORMS}."),
+        str | None, option("--time TIME", f"Start at the queue offset of this time: {shared.TIME_FORMS}.")
     ] = None,
     boundary: Annotated[
         Boundary,
-        typer.Option(
+        option(
+            "",
+            "Which offset to use when no message, or several, have that time (default: lower).",
             case_sensitive=False,
             show_default=False,
-            help="Which offset to use when no message, or several, have that time (default: lower).",
         ),
     ] = Boundary.LOWER,
-    body: BodyOption = BodyForm.NONE,
-    body_limit: BodyLimitOption = BODY_LIMIT,
-    decode: DecodeOption = None,
-    raw: RawOption = False,
+    body: shared.BodyOption = BodyForm.NONE,
+    body_limit: shared.BodyLimitOption = BODY_LIMIT,
+    decode: shared.DecodeOption = None,
+    raw: shared.RawOption = False,
     *,
-    store_options: StoreOptions,
-    output: FormatOption = OutputFormat.TABLE,
+    store_options: shared.StoreOptions,
+    output: shared.FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Find messages as a broker would: by queue offset, message id, key or time.
 
@@ -116,22 +90,22 @@ def get(
         tag=tag,
         message_id=message_id,
         key=key,
-        from_ms=timestamp_ms(from_time, "--from-time"),
-        to_ms=timestamp_ms(to_time, "--to-time"),
-        at_ms=timestamp_ms(time, "--time"),
+        from_ms=shared.timestamp_ms(from_time, "--from-time"),
+        to_ms=shared.timestamp_ms(to_time, "--to-time"),
+        at_ms=shared.timestamp_ms(time, "--time"),
         boundary=boundary,
     )
     check_question(question)
     choice = body_choice(body, body_limit, raw, decode)
     messages = messages_of(context)
-    opened = open_store(store, store_options)
-    tell_opened(opened, messages)
-    if (warning := foreign_owner(opened.store)) is not None:
+    opened = shared.open_store(store, store_options)
+    shared.tell_opened(opened, messages)
+    if (warning := shared.foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     demand_log_file_size(opened.store, "--broker-conf FILE")
     with messages.progress("get"), open_reader(opened.store, opened.rules) as reader:
         answer = answer_to(question, reader, choice, messages)
-        answer |= explanation(question, answer, reader, command_line(store, store_options), messages)
+        answer |= explanation(question, answer, reader, shared.command_line(store, store_options), messages)
     _tell_gaps(opened.store, answer, messages)
     tell_failures(choice, messages)
     _write(answer, output, choice)
@@ -143,11 +117,7 @@ def get(
 
 
 def check_question(question: Question) -> None:
-    """Whether it is exactly one question, and complete.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Refuse, as UsageError, what is not exactly one question, and complete."""
     ways = {
         "--queue-offset": question.queue_offset,
         "--message-id": question.message_id,
@@ -175,12 +145,8 @@ def check_question(question: Question) -> None:
 
 
 def answer_to(question: Question, reader: Reader, body: BodyChoice, messages: Messages) -> dict[str, Any]:
-    """The answer as `--format json` writes it.
-
-    Raises:
-        UsageError: a message id or tag expression that is none.
-        UnsupportedError: what is needed is kept in a way that is not read.
-        UnreadableError: a queue or index file cannot be read.
+    """The answer as `--format json` writes it; UsageError for a message id or tag expression that is none,
+    UnsupportedError for what is kept in a way that is not read, UnreadableError for a queue or index file.
     """
     if question.topic is None:
         return _by_id(question.message_id or "", reader, body, messages)
@@ -312,9 +278,7 @@ def _write(answer: dict[str, Any], output: OutputFormat, choice: BodyChoice) -> 
         return
     decoded = DECODED_FIELDS if choice.decoder is not None else ()
     fields = (*MESSAGE_FIELDS, "carries_key", *BODY_FIELDS, *decoded, "properties_raw")
-    writer = row_writer(output, sys.stdout, fields)
-    for row in answer["messages"]:
-        writer.write(row)
+    rows = list(answer["messages"])
     if output is OutputFormat.JSONL:
-        writer.write({"type": "answer", **{name: value for name, value in answer.items() if name != "messages"}})
-    writer.close()
+        rows.append({"type": "answer", **{name: value for name, value in answer.items() if name != "messages"}})
+    write_rows(rows, output, fields)

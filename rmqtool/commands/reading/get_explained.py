@@ -45,11 +45,7 @@ class Question:
 def explanation(
     question: Question, answer: dict[str, Any], reader: Reader, line: CommandLine, messages: Messages
 ) -> dict[str, Any]:
-    """Where log, queue and index disagree about the answer, and whether the log was searched for what is not found.
-
-    Raises:
-        UnreadableError: a file cannot be read.
-    """
+    """Where log, queue and index disagree about the answer, and whether the log was searched for what is not found."""
     stored_messages: Iterator[StoredMessage | None]
     searched = None
     if answer["messages"]:

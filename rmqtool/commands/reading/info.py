@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import typer
@@ -12,39 +12,27 @@ import typer
 from rmqtool.answer.info_answer import answer_of_summary
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.commands.messages import messages_of
-from rmqtool.commands.options.store import (
-    FILE_SIZES,
-    ObjectFormatOption,
-    ReadStore,
-    StoreOptions,
-    command_line,
-    foreign_owner,
-    lock_of,
-    open_store,
-    tell_opened,
-    user_name,
-    with_store_options,
-)
-from rmqtool.commands.screen import screen
+from rmqtool.commands.options import store as shared
+from rmqtool.commands.screen import screen, show_object
 from rmqtool.engine.reading.summary import StoreSummary, summarize
 from rmqtool.errors import RmqtoolError
 from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import last_repair
 from rmqtool.report.screens.info_screen import summary_lines
-from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
+from rmqtool.report.writers import ObjectFormat
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, log_directories
 from rmqtool.store.probe_lock import LockReport
 
 
-@with_store_options(*FILE_SIZES)
+@shared.with_store_options(*shared.FILE_SIZES)
 def info(
     context: typer.Context,
-    store: ReadStore,
+    store: shared.ReadStore,
     *,
-    store_options: StoreOptions,
-    form: ObjectFormatOption = ObjectFormat.TABLE,
+    store_options: shared.StoreOptions,
+    form: shared.ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Show what a store holds, how its broker stopped, and what to do next.
 
@@ -52,28 +40,18 @@ def info(
 
     Example: rmqtool info /home/rocketmq/store
     """
-    output = OutputFormat(form)
     messages = messages_of(context)
-    opened = open_store(store, store_options)
-    tell_opened(opened, messages)
-    if (warning := foreign_owner(opened.store)) is not None:
+    opened = shared.open_store(store, store_options)
+    shared.tell_opened(opened, messages)
+    if (warning := shared.foreign_owner(opened.store)) is not None:
         messages.warn(warning)
-    lock = lock_of(store, opened.store, opened.foreign)
+    lock = shared.lock_of(store, opened.store, opened.foreign)
     with messages.progress("info"):
         summary = summarize(opened.store, opened.rules)
-        store_info = info_object(store, opened, summary, lock, command_line(store, store_options))
-    if output is OutputFormat.TABLE:
-        terminal = screen()
-        lines = summary_lines(
-            store_info,
-            terminal.width,
-            color=terminal.color,
-            all_rows=messages.verbose or terminal.shows_all,
-            crops=not terminal.shows_all,
-        )
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-    else:
-        sys.stdout.write(json_text(store_info, indent=2 if output is OutputFormat.JSON else None) + "\n")
+        store_info = info_object(store, opened, summary, lock, shared.command_line(store, store_options))
+    shows_all = screen().shows_all
+    lines_of = partial(summary_lines, all_rows=messages.verbose or shows_all, crops=not shows_all)
+    show_object(store_info, lines_of, form)
 
 
 def info_object(
@@ -114,7 +92,7 @@ def info_object(
             "rules": opened.rules.version,
             "chosen": opened.chosen,
         },
-        "owner": ", ".join(map(user_name, sorted(store.owner_ids))) or None if place.path is not None else None,
+        "owner": ", ".join(map(shared.user_name, sorted(store.owner_ids))) or None if place.path is not None else None,
         "free_bytes": free_bytes,
         "commitlog": {
             "file_count": len(store.commitlog) if is_log_listed else None,

@@ -43,11 +43,9 @@ PROBLEMS_MAX = 20
 
 @dataclass(frozen=True)
 class StoreAnswers:
-    """Makes the answers; see `pipeline.tables.fleet_findings.StoreRows`.
-
-    Attributes:
-        options: that further commands about the stores need, as they are typed.
-        all_rows: whether every finding is a row; else those of a file above `PER_FILE_MAX` are one row together.
+    """Makes the answers, with the options that further commands about the stores need; see
+    `pipeline.tables.fleet_findings.StoreRows`. Unless all findings are rows, those of a file above `PER_FILE_MAX` are
+    one.
     """
 
     verify_options: VerifyOptions

@@ -16,21 +16,13 @@ from rmqtool.answer.verify_answer import answer_of_verify
 from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.command_list import command_of_repair
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.bundle import demand_as_recorded, recorded_of, store_of_bundle
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_writable, refuse_dash
 from rmqtool.commands.options.run import duration_s, thread_count
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.spark_tables import ReadStores, name_several
-from rmqtool.commands.options.store import (
-    FormatOption,
-    StoreOptions,
-    command_line,
-    lock_of,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.commands.reading.verify_fleet import FleetRequest, verify_fleet
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError, WriteError
@@ -51,42 +43,27 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
-@with_store_options()
+@shared.with_store_options()
 def verify(
     context: typer.Context,
     stores: ReadStores,
-    depth: Annotated[Depth, typer.Option("--depth", help="How much to check.")] = Depth.FULL,
+    depth: Annotated[Depth, option("--depth", "How much to check.")] = Depth.FULL,
     max_duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Start no further commit log file after this time: 90s, 20m, 2h.")
+        str | None, option("TIME", "Start no further commit log file after this time: 90s, 20m, 2h.")
     ] = None,
     state: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File that remembers what was checked, for the next run; outside the store."),
+        Path | None, option("FILE", "File that remembers what was checked, for the next run; outside the store.")
     ] = None,
-    part: Annotated[
-        str | None, typer.Option("--slice", metavar="N/T", help="Check slice N of T of the commit log.")
-    ] = None,
+    part: Annotated[str | None, option("--slice N/T", "Check slice N of T of the commit log.")] = None,
     sample: Annotated[
-        float,
-        typer.Option(
-            metavar="PART",
-            min=0.0,
-            max=1.0,
-            help="Check this fraction of the commit log, evenly spaced (0.1: a tenth).",
-        ),
+        float, option("PART", "Check this fraction of the commit log, evenly spaced (0.1: a tenth).", min=0.0, max=1.0)
     ] = 1.0,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=256, help="Number of threads (default: one per core).")
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a JUnit report; an older one is replaced.")
-    ] = None,
-    sarif: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a SARIF log; an older one is replaced.")
-    ] = None,
+    threads: Annotated[int | None, option("N", "Number of threads (default: one per core).", min=1, max=256)] = None,
+    junit: Annotated[Path | None, option("FILE", "Also write a JUnit report; an older one is replaced.")] = None,
+    sarif: Annotated[Path | None, option("FILE", "Also write a SARIF log; an older one is replaced.")] = None,
     *,
-    store_options: StoreOptions,
-    output: FormatOption = OutputFormat.TABLE,
+    store_options: shared.StoreOptions,
+    output: shared.FormatOption = OutputFormat.TABLE,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
@@ -122,8 +99,8 @@ def verify(
             repeat.add(finding)
         repeat.report(recorded.verify.summary(), recorded.files, junit, sarif)
         raise typer.Exit(recorded.verify.exit_code)
-    opened = open_store(store, store_options)
-    tell_opened(opened, messages)
+    opened = shared.open_store(store, store_options)
+    shared.tell_opened(opened, messages)
     options = VerifyOptions(
         depth=depth,
         threads=thread_count(threads),
@@ -132,10 +109,10 @@ def verify(
         sample=sample,
         duration_max_s=None if max_duration is None else duration_s(max_duration, "--max-duration"),
         state_file=state,
-        broker_runs=lock_of(store, opened.store, opened.foreign).is_in_use,
+        broker_runs=shared.lock_of(store, opened.store, opened.foreign).is_in_use,
     )
     _demand_reports(store, opened.store.settings.commitlog_directories, junit=junit, sarif=sarif)
-    line = command_line(store, store_options)
+    line = shared.command_line(store, store_options)
     run = _Output(store, output, messages, keeps_rows=junit is not None or sarif is not None)
     with runner(master, conf, messages) as split_runner:
         if state is not None:
@@ -164,7 +141,7 @@ def _demand_reports(
     """Refuse reports inside the store, and files that cannot be written; an older report is replaced."""
     for report in (junit, sarif):
         if report is not None:
-            refuse_inside_store(report, "a report", place, log_directories)
+            shared.refuse_inside_store(report, "a report", place, log_directories)
     demand_writable({"--junit": junit, "--sarif": sarif})
 
 
@@ -188,14 +165,8 @@ class _Output:
     def report(
         self, summary_json: dict[str, Any], files: Sequence[str], junit: Path | None, sarif: Path | None
     ) -> None:
-        """Write the findings and the summary.
-
-        Args:
-            files: of the store.
-        """
         rows = sorted(
-            self._rows,
-            key=lambda row: (row["file"], -1 if row["file_position"] is None else row["file_position"]),
+            self._rows, key=lambda row: (row["file"], -1 if row["file_position"] is None else row["file_position"])
         )
         if self._output is OutputFormat.JSONL:
             sys.stdout.write(json_text({"type": "summary", **summary_json}) + "\n")

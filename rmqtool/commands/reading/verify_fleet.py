@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from rmqtool.answer.exit_codes import ExitCode
@@ -20,7 +19,7 @@ from rmqtool.commands.options.store import StoreOptions, command_line
 from rmqtool.commands.screen import Screen, screen
 from rmqtool.errors import UsageError
 from rmqtool.report.json_schemas import JsonRow
-from rmqtool.report.screens.verify_screen import streamed_lines
+from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.report.text import escaped
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.location import StoreLocation
@@ -42,11 +41,7 @@ _FINDING_FIELDS: Final = (
 
 @dataclass(frozen=True)
 class FleetRequest:
-    """Request for several stores.
-
-    Attributes:
-        one_store_options: by name, those that mean one store, as given.
-    """
+    """Request for several stores, with the options, by name, that mean one store, as given."""
 
     stores: Sequence[str]
     store_options: StoreOptions
@@ -58,13 +53,7 @@ class FleetRequest:
 
 
 def verify_fleet(request: FleetRequest, messages: Messages) -> ExitCode:
-    """Check all stores; the exit code is that of the worst one.
-
-    Raises:
-        UsageError: an option is for one store only.
-        NotAStoreError: no path is a store.
-        UnsupportedError: pyarrow is missing; with a master, pyspark or Java.
-    """
+    """Check all stores; the exit code is that of the worst one. UsageError if an option is for one store only."""
     store_options = request.store_options
     of_one = {"--commitlog": store_options.commitlog, "--broker-conf": store_options.broker_conf}
     for name, value in {**request.one_store_options, **of_one}.items():
@@ -78,18 +67,23 @@ def verify_fleet(request: FleetRequest, messages: Messages) -> ExitCode:
     all_rows = request.output is not OutputFormat.TABLE or messages.verbose or terminal.shows_all
     options = command_line(StoreLocation(None, ""), request.store_options).options
     maker = StoreAnswers(request.verify_options, options, all_rows)
-    writer: _AnswerWriter
+    writer: _Screens | _Json | _Lines
     if request.output is OutputFormat.TABLE:
         writer = _Screens(sys.stdout, terminal)
     else:
         is_json = request.output is OutputFormat.JSON
         writer = _Json(sys.stdout) if is_json else _Lines(sys.stdout, request.output)
+    verdicts, code = Counter[str](), ExitCode.OK
     with _answers(request, maker, messages) as rows, ends_unread(ExitCode.UNREAD):
         for head, findings in by_store(rows):
-            writer.add(head, findings)
+            verdicts[head["verdict"]] += 1
+            code = max(code, ExitCode(head["exit_code"]))
+            writer.write(head, findings)
+            sys.stdout.flush()
             for problem in head["problems"]:
                 messages.error(f"{head['store']}: {problem}")
-    return writer.close()
+    writer.finish({"stores": verdicts.total(), "verdicts": dict(sorted(verdicts.items())), "exit_code": code.value})
+    return code
 
 
 @contextmanager
@@ -139,64 +133,36 @@ def _stores(request: FleetRequest) -> list[StoreCheck | UnreadStore]:
     return parts(table_of(replace(SourceOptions.parse(given), settings=settings)))
 
 
-class _AnswerWriter(ABC):
-    """Writes the answers store by store, and sums them up."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._verdicts: Counter[str] = Counter()
-        self._codes: set[int] = set()
-
-    def add(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
-        self._verdicts[head["verdict"]] += 1
-        self._codes.add(head["exit_code"])
-        self._write(head, findings)
-        self._stream.flush()
-
-    def close(self) -> ExitCode:
-        """End the output; return the exit code of all stores."""
-        code = ExitCode(max(self._codes, default=0))
-        verdicts = dict(sorted(self._verdicts.items()))
-        self._finish({"stores": self._verdicts.total(), "verdicts": verdicts, "exit_code": code.value})
-        return code
-
-    @abstractmethod
-    def _write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
-        """Write the answer of one store."""
-
-    @abstractmethod
-    def _finish(self, fleet: JsonRow) -> None:
-        """Write what sums all stores up."""
+# Writers of the answers, store by store, and of what sums all stores up.
 
 
-class _Lines(_AnswerWriter):
+class _Lines:
     """JSON lines, or CSV: the findings of a store, and in JSON its summary after them."""
 
     def __init__(self, stream: TextIO, form: OutputFormat) -> None:
-        super().__init__(stream)
         self._has_summaries = form is OutputFormat.JSONL
         self._rows = row_writer(form.value, stream, _FINDING_FIELDS)
 
-    def _write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
+    def write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         for finding in findings:
             self._rows.write(finding)
         if self._has_summaries:
             self._rows.write(head)
 
-    def _finish(self, fleet: JsonRow) -> None:
+    def finish(self, fleet: JsonRow) -> None:
         if self._has_summaries:
             self._rows.write({"type": FLEET, **fleet})
         self._rows.close()
 
 
-class _Json(_AnswerWriter):
+class _Json:
     """One object, which is written as the answers come."""
 
     def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
+        self._stream = stream
         self._separator = '{"stores": ['
 
-    def _write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
+    def write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         self._stream.write(f'{self._separator}\n{{"store": {self._text(head["store"])}, "findings": [')
         separator = "\n  "
         for finding in findings:
@@ -206,22 +172,22 @@ class _Json(_AnswerWriter):
         self._stream.write(f'],\n "summary": {self._text(summary)}}}')
         self._separator = ","
 
-    def _finish(self, fleet: JsonRow) -> None:
+    def finish(self, fleet: JsonRow) -> None:
         self._stream.write(f'],\n"fleet": {self._text(fleet)}}}\n')
 
     def _text(self, value: Any) -> str:
         return json_text(value, unicode=(self._stream.encoding or "utf-8").lower().startswith("utf"))
 
 
-class _Screens(_AnswerWriter):
+@dataclass
+class _Screens:
     """For a person: the screen of each store that is not OK, as `verify` shows it, and a table of all."""
 
-    def __init__(self, stream: TextIO, here: Screen) -> None:
-        super().__init__(stream)
-        self._screen = here
-        self._table: list[JsonRow] = []
+    _stream: TextIO
+    _screen: Screen
+    _table: list[JsonRow] = field(default_factory=list)
 
-    def _write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
+    def write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         figures = {**head, "type": "store", "records": head["checked"]["records"]}
         self._table.append({name: figures[name] for name in ("type", *FIELDS)})
         if head["verdict"] == "ok" and not head["notes"]:
@@ -231,12 +197,12 @@ class _Screens(_AnswerWriter):
             self._stream.write(f"== {escaped(head['store'])}\n{headline}\n\n")
             return
         here, counts = self._screen, {name: head[f"{name}s"] for name in ("error", "warning")}
-        lines = streamed_lines(findings, counts, head, here.width, color=here.color, all_rows=True)
+        lines = findings_lines(findings, head, here.width, color=here.color, all_rows=True, counts=counts)
         self._stream.write(f"== {escaped(head['store'])}\n")
         self._stream.writelines(f"{line}\n" for line in lines)
         self._stream.write("\n")
 
-    def _finish(self, fleet: JsonRow) -> None:
+    def finish(self, fleet: JsonRow) -> None:
         writer = row_writer("table", self._stream, FIELDS, width=self._screen.table_width, color=self._screen.color)
         for row in self._table:
             writer.write(row)

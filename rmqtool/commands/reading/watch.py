@@ -14,18 +14,10 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import reader_needed
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.help_groups import OUTPUT
+from rmqtool.commands.options import store as shared
+from rmqtool.commands.options.help_groups import OUTPUT, option
 from rmqtool.commands.options.output_files import demand_own_files
 from rmqtool.commands.options.run import byte_count, duration_s
-from rmqtool.commands.options.store import (
-    StoreOptions,
-    StorePath,
-    command_line,
-    open_store,
-    refuse_inside_store,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
 from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
@@ -55,54 +47,41 @@ class WatchFormat(StrEnum):
     JSONL = "jsonl"
 
 
-@with_store_options()
+@shared.with_store_options()
 def watch(
     context: typer.Context,
-    store: StorePath,
+    store: shared.StorePath,
     max_rate: Annotated[
-        str | None,
-        typer.Option(metavar="BYTES", help="Maximum number of bytes to read a second, like 20M (default: no limit)."),
+        str | None, option("BYTES", "Maximum number of bytes to read a second, like 20M (default: no limit).")
     ] = None,
-    interval: Annotated[
-        str, typer.Option(metavar="TIME", help="Time between two looks where nothing is left to check.")
-    ] = "5s",
+    interval: Annotated[str, option("TIME", "Time between two looks where nothing is left to check.")] = "5s",
     state: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File that remembers what was checked, for the next run; outside the store."),
+        Path | None, option("FILE", "File that remembers what was checked, for the next run; outside the store.")
     ] = None,
     from_start: Annotated[
-        bool,
-        typer.Option("--from-start", help="Check the whole log first (default: from the start of its newest file)."),
+        bool, option("--from-start", "Check the whole log first (default: from the start of its newest file).")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Check what is there now, then stop.")] = False,
-    max_duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop after this time: 90s, 20m, 2h (default: never).")
-    ] = None,
+    once: Annotated[bool, option("--once", "Check what is there now, then stop.")] = False,
+    max_duration: Annotated[str | None, option("TIME", "Stop after this time: 90s, 20m, 2h (default: never).")] = None,
     exit_on_finding: Annotated[
-        bool, typer.Option("--exit-on-finding", help="Stop at the first finding or alert, with exit code 3.")
+        bool, option("--exit-on-finding", "Stop at the first finding or alert, with exit code 3.")
     ] = False,
     max_dispatch_lag: Annotated[
-        str | None, typer.Option(metavar="BYTES", help="Alert where so much of the log is in no queue yet, like 64M.")
+        str | None, option("BYTES", "Alert where so much of the log is in no queue yet, like 64M.")
     ] = None,
     max_flush_lag: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Alert where the last flushed record is older, like 5m.")
+        str | None, option("TIME", "Alert where the last flushed record is older, like 5m.")
     ] = None,
     max_index_lag: Annotated[
-        str | None,
-        typer.Option(metavar="BYTES", help="Alert where the index lags the queues by more, like 64M."),
+        str | None, option("BYTES", "Alert where the index lags the queues by more, like 64M.")
     ] = None,
-    webhook: Annotated[
-        str | None, typer.Option(metavar="URL", help="Post findings and alerts as JSON to this http or https URL.")
-    ] = None,
+    webhook: Annotated[str | None, option("URL", "Post findings and alerts as JSON to this http or https URL.")] = None,
     textfile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write metrics for the textfile collector of Prometheus' node exporter."),
+        Path | None, option("FILE", "Write metrics for the textfile collector of Prometheus' node exporter.")
     ] = None,
-    output: Annotated[
-        WatchFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)
-    ] = WatchFormat.TABLE,
+    output: Annotated[WatchFormat, option("--format", "Output format.", OUTPUT)] = WatchFormat.TABLE,
     *,
-    store_options: StoreOptions,
+    store_options: shared.StoreOptions,
 ) -> None:
     """Check a store beside its running broker, as it grows: commit log, consume queues and index.
 
@@ -122,14 +101,14 @@ def watch(
     seconds = duration_s(interval, "--interval")
     until = None if max_duration is None else time.monotonic() + duration_s(max_duration, "--max-duration")
     url = None if webhook is None else webhook_url(webhook)
-    opened = open_store(store, store_options)
+    opened = shared.open_store(store, store_options)
     directories = opened.store.settings.commitlog_directories
     for path, what in ((textfile, "the text file"), (state, "the state file")):
         if path is not None:
-            refuse_inside_store(path, what, StoreLocation(store), directories)
+            shared.refuse_inside_store(path, what, StoreLocation(store), directories)
     known = WatchState() if state is None else load_state(state, store)
     demand_own_files({"--state": (state, OwnFile.WATCH_STATE), "--textfile": (textfile, OwnFile.METRICS)})
-    tell_opened(opened, messages_of(context))
+    shared.tell_opened(opened, messages_of(context))
     options = WatchOptions(
         store,
         lambda: survey_store(
@@ -153,14 +132,14 @@ class _Session:
     def __init__(
         self,
         store: Path,
-        store_options: StoreOptions,
+        store_options: shared.StoreOptions,
         options: WatchOptions,
         state: WatchState,
         limit: ReadLimit,
         messages: Messages,
         output: WatchFormat,
     ) -> None:
-        self._store, self._line = store, command_line(store, store_options)
+        self._store, self._line = store, shared.command_line(store, store_options)
         self._limit, self._messages, self._output = limit, messages, output
         self.state_file: Path | None = None
         self.textfile: Path | None = None
@@ -174,11 +153,7 @@ class _Session:
     def go(
         self, interrupt: Interrupt, interval: float, until: float | None, *, once: bool, exit_on_finding: bool
     ) -> None:
-        """Look until the end of the run, and print its result.
-
-        Raises:
-            Exit: there were findings or alerts, or the last look could not read the store.
-        """
+        """Look until the end of the run, print its result, and exit by the findings, alerts and the last look."""
         watcher, looks, trouble, failed = self._watcher, 0, None, 0
         try:
             has_other_receiver = self.webhook is not None or self.textfile is not None

@@ -21,14 +21,7 @@ from rmqtool.answer.opened_store import OpenedStore
 from rmqtool.answer.presence import denied_files, missing_log, reader_command
 from rmqtool.commands.closed_pipe import reader_needed
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options.store import (
-    StoreOptions,
-    command_line,
-    foreign_owner,
-    open_store,
-    refuse_bundle,
-    tell_opened,
-)
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.repairs.repair_plan import PlannedRun, Planner, RepairRequest, RepairRun, make_plan
 from rmqtool.engine.reading.log_presence import is_log_missing
 from rmqtool.engine.rules.versions import NEWEST
@@ -50,7 +43,7 @@ from rmqtool.store.view import open_directory
 
 
 def open_for_repair(
-    request: RepairRequest, options: StoreOptions, messages: Messages, stack: ExitStack
+    request: RepairRequest, options: shared.StoreOptions, messages: Messages, stack: ExitStack
 ) -> tuple[OpenedStore, Session | None]:
     """The store, once nobody else uses it and its version is known, and what holds it; None where it is only read.
 
@@ -66,11 +59,13 @@ def open_for_repair(
         """How to run the command as a user who may read and write the store, as a sentence."""
         command = request.command
         names_file = command.store_of is not None
-        line = f"rmqtool {command.name} ..." if names_file else command_line(request.store, options)(command.name)
+        line = (
+            f"rmqtool {command.name} ..." if names_file else shared.command_line(request.store, options)(command.name)
+        )
         return reader_command(store, line)
 
     request.check()
-    refuse_bundle(request.store)
+    shared.refuse_bundle(request.store)
     open_directory(request.store)
     named = tuple(relative_to_store(directory, request.store) for directory in options.commitlog or ())
     session: Session | None = None
@@ -80,9 +75,9 @@ def open_for_repair(
             session = stack.enter_context(Session(StorePaths(request.store, named or DEFAULT_LOG), makes_file=False))
         except WriteError as error:
             if isinstance(error.__cause__, PermissionError):
-                raise WriteError(f"{error}. {as_owner(open_store(request.store, options).store)}") from error
+                raise WriteError(f"{error}. {as_owner(shared.open_store(request.store, options).store)}") from error
             raise
-    opened = open_store(request.store, options)
+    opened = shared.open_store(request.store, options)
     if denied := denied_files(opened.store):
         raise UnreadableError(f"{'; '.join(map(str, denied[:NAMED_MAX]))}. {as_owner(opened.store)}")
     _demand_own_log(request, opened)
@@ -95,23 +90,23 @@ def open_for_repair(
             session.places = places
             settle(places, session=session)
             messages.warn("an earlier repair was unfinished and has been rolled back")
-            opened = open_store(request.store, options)
+            opened = shared.open_store(request.store, options)
     if not opened.is_version_known:
         if not request.may_ask:
             _demand_version(request, opened)
         version = typer.prompt(
             "The store does not show its broker version. Which version is it", default=NEWEST, err=True
         )
-        opened = open_store(request.store, replace(options, broker_version=version))
+        opened = shared.open_store(request.store, replace(options, broker_version=version))
     opened.demand_read_sizes()
     if session is not None:
         session.places = request.places(opened.store)
     if request.command.infers_queue_kind:
         settings = replace(opened.store.settings, queue_kind=None)
         opened = replace(opened, store=survey(opened.store.view, settings))
-    tell_opened(opened, messages)
+    shared.tell_opened(opened, messages)
     if request.copy is None:
-        for warning in filter(None, (foreign_owner(opened.store), doubtful_link(request.store))):
+        for warning in filter(None, (shared.foreign_owner(opened.store), doubtful_link(request.store))):
             messages.warn(warning)
     return opened, session
 
@@ -138,7 +133,8 @@ def carry_out(run: RepairRun, planner: Planner) -> None:
             raise WriteError(f"{error}; the store was not changed{room if is_full else ''}") from error
         plan, repair = planned.plan, planned.repair
         if request.save is not None:
-            save_plan(request.save, plan, run.options)
+            saved = {**plan.to_json(), "options": dict(run.options)}
+            replace_own(request.save, OwnFile.PLAN, json_text(saved, indent=2) + "\n")
         is_idle = plan.is_empty and request.copy is None
         if is_idle or request.dry_run or request.save is not None or repair.damage:
             answer = planned.answer()
@@ -171,11 +167,11 @@ def carry_out(run: RepairRun, planner: Planner) -> None:
     messages.interrupted = f"the repair was made; rmqtool undo {request.store} rolls it back"
     sized = planned.run.opened.store
     repaired = survey(sized.view, sized.settings, sized)
-    if run.digest is not None:
-        run.digest.know_again(applied.read_back)
+    if run.cache is not None:
+        run.cache.know_again(applied.read_back)
     with messages.progress(f"{name}: check of the repaired store"):
         rules = run.opened.rules
-        checked, surprises = check_applied(repaired, rules, repair.begin, plan.remaining, repair.explained, run.digest)
+        checked, surprises = check_applied(repaired, rules, repair.begin, plan.remaining, repair.explained, run.cache)
     if surprises:
         messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
     planned = replace(planned, run=planned.run.with_store(repaired))
@@ -253,10 +249,8 @@ def _staging(session: Session | None) -> Iterator[Path]:
 
 
 def demand_agreement(planned: PlannedRun) -> None:
-    """Show the plan and ask; a program is shown one that is refused.
-
-    Raises:
-        RefusedError: consent is missing, or a saved plan is another one.
+    """Show the plan and ask; a program is shown one that is refused, as RefusedError, for want of consent or as another
+    one than was saved.
     """
     request, plan, answer = planned.run.request, planned.plan, planned.answer()
     if request.output is OutputFormat.TABLE:
@@ -314,11 +308,7 @@ def _demand_whole_log(planned: PlannedRun) -> None:
 
 
 def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
-    """Ask whether the plan is to be carried out, and its losses accepted.
-
-    Raises:
-        RefusedError: the person does not agree, or nobody can be asked.
-    """
+    """Ask whether the plan is to be carried out, and its losses accepted; RefusedError where nobody agrees."""
     asks = sys.stdin.isatty() and not is_agreed
     for number, what in (
         (
@@ -344,16 +334,6 @@ def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
 
 _LEAVES_PLAN_ALONE: Final = frozenset({"master", "conf", "show_lost"})
 """Options that say where a plan is made or how it is shown, and not what it is."""
-
-
-def save_plan(path: Path, plan: Plan, options: Mapping[str, Any]) -> None:
-    """Write a plan and the options that it was made with.
-
-    Raises:
-        RefusedError: a file that is no plan is there.
-        WriteError: it cannot be written.
-    """
-    replace_own(path, OwnFile.PLAN, json_text({**plan.to_json(), "options": dict(options)}, indent=2) + "\n")
 
 
 def options_to_save(own: Iterable[Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -405,11 +385,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _from_json(annotation: Any, value: Any, path: Path) -> Any:
-    """A value of the plan as the command line gives it.
-
-    Raises:
-        UnreadableError: it has another type, or is a number that no option takes.
-    """
+    """A value of the plan as the command line gives it; UnreadableError where no option takes it."""
     import msgspec
 
     def of_text(kind: type, text: Any) -> Any:

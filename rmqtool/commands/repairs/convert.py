@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_plan import Planner, RepairRun
 from rmqtool.errors import UsageError
@@ -20,12 +19,10 @@ from rmqtool.store.directory import Store
 def convert(
     repair: RepairRun,
     queues: Annotated[
-        QueueSide | None,
-        typer.Option("--queues", help="Where the consume queues are to be: RocksDB, files, or both."),
+        QueueSide | None, option("--queues", "Where the consume queues are to be: RocksDB, files, or both.")
     ] = None,
     from_dledger: Annotated[
-        bool,
-        typer.Option("--from-dledger", help="Write a store with a plain commit log to the directory of --output."),
+        bool, option("--from-dledger", "Write a store with a plain commit log to the directory of --output.")
     ] = False,
 ) -> Planner:
     """Convert consume queues between files and RocksDB, or a store of DLedger to one with a plain commit log.

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.run import pairs
 from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_plan import Planner, RepairRun
@@ -19,11 +20,7 @@ from rmqtool.store.directory import Store
 
 
 def _placed(file: Path) -> tuple[Path, str]:
-    """The store of a file, and the file's path in it.
-
-    Raises:
-        NotAStoreError: it does not lie where a broker keeps a file.
-    """
+    """The store of a file, and the file's path in it; NotAStoreError where a broker keeps none."""
     placed = place_in_store(file, directory=False)
     if placed is None:
         raise NotAStoreError(f"{file}: not in a store, or not a file that a broker reads")
@@ -35,24 +32,17 @@ def patch(
     _repair: RepairRun,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the store, such as STORE/commitlog/000...0.")],
     position: Annotated[
-        int | None,
-        typer.Option("--at", metavar="POSITION", min=0, help="Where the record or unit begins in the file."),
+        int | None, option("--at POSITION", "Where the record or unit begins in the file.", min=0)
     ] = None,
     values: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="New value of a field; repeatable. 0x1F is hexadecimal."),
+        list[str] | None, option("--set FIELD=VALUE", "New value of a field; repeatable. 0x1F is hexadecimal.")
     ] = None,
-    fix_crc: Annotated[
-        bool, typer.Option("--fix-crc", help="Compute the checksums of the record again, after --set.")
-    ] = False,
-    source: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="Copy bytes of this file over the range at --at.")
-    ] = None,
+    fix_crc: Annotated[bool, option("--fix-crc", "Compute the checksums of the record again, after --set.")] = False,
+    source: Annotated[Path | None, option("--from FILE", "Copy bytes of this file over the range at --at.")] = None,
     source_position: Annotated[
-        int | None,
-        typer.Option("--from-at", metavar="POSITION", min=0, help="Where the copied bytes begin (default: as --at)."),
+        int | None, option("--from-at POSITION", "Where the copied bytes begin (default: as --at).", min=0)
     ] = None,
-    length: Annotated[int | None, typer.Option("--length", metavar="BYTES", help="How many bytes to copy.")] = None,
+    length: Annotated[int | None, option("--length BYTES", "How many bytes to copy.")] = None,
 ) -> Planner:
     """Set fields of one record, unit, slot, header or checkpoint, or copy a range of bytes from another file.
 

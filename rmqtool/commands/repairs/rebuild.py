@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.commands.repairs.repair_command import repair_command
@@ -32,27 +31,26 @@ _ROOTS: Final = (QUEUES, BATCH_QUEUES)
 @repair_command
 def rebuild(
     repair: RepairRun,
-    queues: Annotated[bool, typer.Option("--queues", help="The consume queues.")] = False,
-    index: Annotated[bool, typer.Option("--index", help="The index.")] = False,
-    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="The checkpoint.")] = False,
+    queues: Annotated[bool, option("--queues", "The consume queues.")] = False,
+    index: Annotated[bool, option("--index", "The index.")] = False,
+    checkpoint: Annotated[bool, option("--checkpoint", "The checkpoint.")] = False,
     timer: Annotated[
-        bool, typer.Option("--timer", help="Timer wheel, timer log and timercheck, with the messages that wait.")
+        bool, option("--timer", "Timer wheel, timer log and timercheck, with the messages that wait.")
     ] = False,
     delay_offsets: Annotated[
-        bool, typer.Option("--delay-offsets", help="config/delayOffset.json, from what was delivered.")
+        bool, option("--delay-offsets", "config/delayOffset.json, from what was delivered.")
     ] = False,
     topics_json: Annotated[
-        bool, typer.Option("--topics", help="config/topics.json: topics with queues that are missing in it.")
+        bool, option("--topics", "config/topics.json: topics with queues that are missing in it.")
     ] = False,
     compaction: Annotated[
-        bool, typer.Option("--compaction", help="Log and queues of compacted topics that do not match the commit log.")
+        bool, option("--compaction", "Log and queues of compacted topics that do not match the commit log.")
     ] = False,
     topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.", autocompletion=topics),
+        list[str] | None, option("--topic T", "Only the queues of this topic; repeatable.", autocompletion=topics)
     ] = None,
     restore_deleted: Annotated[
-        bool, typer.Option("--restore-deleted", help="Bring topics back that were deleted, as far as the log has them.")
+        bool, option("--restore-deleted", "Bring topics back that were deleted, as far as the log has them.")
     ] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -72,8 +70,8 @@ def rebuild(
     chosen = [name for name, is_chosen in alone.items() if is_chosen]
     if chosen:
         if queues or index or checkpoint or topic or restore_deleted or master or len(chosen) > 1:
-            option = f"--{chosen[0].replace(' ', '-')}"
-            raise UsageError(f"{option}: rebuild the {chosen[0]} alone, after the consume queues")
+            flag = f"--{chosen[0].replace(' ', '-')}"
+            raise UsageError(f"{flag}: rebuild the {chosen[0]} alone, after the consume queues")
         return partial(_plan_alone, repair, chosen[0])
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_plan import Planner, RepairRun
@@ -24,24 +23,21 @@ def recover(
     repair: RepairRun,
     cut_at_damage: Annotated[
         bool,
-        typer.Option(
-            "--cut-at-damage", help="End the commit log at its first damage, as a broker would; needs --accept-loss."
-        ),
+        option("--cut-at-damage", "End the commit log at its first damage, as a broker would; needs --accept-loss."),
     ] = False,
     cut_at: Annotated[
         int | None,
-        typer.Option(
-            "--cut-at",
-            metavar="OFFSET",
+        option(
+            "--cut-at OFFSET",
+            "End the commit log at this physical offset, where a record starts; needs --accept-loss.",
             min=0,
-            help="End the commit log at this physical offset, where a record starts; needs --accept-loss.",
         ),
     ] = None,
     clamp_offsets: Annotated[
-        bool, typer.Option("--clamp-offsets", help="Reset consumer offsets that are past the end of their queue.")
+        bool, option("--clamp-offsets", "Reset consumer offsets that are past the end of their queue.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Check the whole store, not only the part that a broker's start would read.")
+        bool, option("--full", "Check the whole store, not only the part that a broker's start would read.")
     ] = False,
 ) -> Planner:
     """Repair a store after a crash, before a broker starts on it.
@@ -61,16 +57,9 @@ def recover(
 
 
 def recover_planner(repair: RepairRun, options: RecoverOptions) -> Planner:
-    """Makes the plan of `recover`.
-
-    Args:
-        options: what a person chose; the rest follows from the run.
-    """
+    """Makes the plan of `recover` by what a person chose; the rest of the options follows from the run."""
     options = replace(
-        options,
-        build=repair.build_options,
-        threads=thread_count(),
-        forecast=forecast_options(repair.opened.conf),
+        options, build=repair.build_options, threads=thread_count(), forecast=forecast_options(repair.opened.conf)
     )
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:

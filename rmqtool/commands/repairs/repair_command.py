@@ -16,12 +16,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqtool.commands.messages import messages_of
-from rmqtool.commands.options.help_groups import REPAIR
+from rmqtool.commands.options.help_groups import REPAIR, option
 from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, StorePath, command_line, with_store_options
 from rmqtool.commands.repairs.carry_out import add_saved_options, carry_out, open_for_repair, options_to_save
 from rmqtool.commands.repairs.repair_plan import Planner, RepairCommand, RepairRequest, RepairRun
 from rmqtool.report.writers import ObjectFormat, OutputFormat
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 
 _OF_THE_FRAME: Final = ("command", "stack")
 """Parameters that no person says."""
@@ -81,48 +81,21 @@ def _opened(
     stack: ExitStack,
     context: typer.Context,
     store: StorePath,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and change nothing.", rich_help_panel=REPAIR)
-    ] = False,
-    save: Annotated[
-        Path | None,
-        typer.Option("--plan", metavar="FILE", help="Save the plan and change nothing.", rich_help_panel=REPAIR),
-    ] = None,
+    dry_run: Annotated[bool, option("--dry-run", "Print the plan and change nothing.", REPAIR)] = False,
+    save: Annotated[Path | None, option("--plan FILE", "Save the plan and change nothing.", REPAIR)] = None,
     apply: Annotated[
-        Path | None,
-        typer.Option(
-            "--apply",
-            metavar="FILE",
-            help="Apply a saved plan, if the store has not changed since.",
-            rich_help_panel=REPAIR,
-        ),
+        Path | None, option("--apply FILE", "Apply a saved plan, if the store has not changed since.", REPAIR)
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.", rich_help_panel=REPAIR)] = False,
+    yes: Annotated[bool, option("--yes", "Apply the plan without asking.", REPAIR)] = False,
     accept_loss: Annotated[
-        bool,
-        typer.Option(
-            "--accept-loss",
-            help="Agree to a plan that discards messages which can be read now.",
-            rich_help_panel=REPAIR,
-        ),
+        bool, option("--accept-loss", "Agree to a plan that discards messages which can be read now.", REPAIR)
     ] = False,
     copy: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            metavar="DIR",
-            help="Write a repaired copy to this directory; the store is not changed.",
-            rich_help_panel=REPAIR,
-        ),
+        option("--output DIR", "Write a repaired copy to this directory; the store is not changed.", REPAIR),
     ] = None,
     undo_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--undo-dir",
-            metavar="DIR",
-            help="Directory for replaced files, if not in the store.",
-            rich_help_panel=REPAIR,
-        ),
+        Path | None, option("--undo-dir DIR", "Directory for replaced files, if not in the store.", REPAIR)
     ] = None,
     *,
     store_options: StoreOptions,
@@ -144,4 +117,4 @@ def _opened(
     )
     opened, session = open_for_repair(request, store_options, messages, stack)
     line = command_line(store, store_options)
-    return RepairRun(request, opened, messages, line, "", session, stack.enter_context(LogDigest()))
+    return RepairRun(request, opened, messages, line, "", session, stack.enter_context(RowCache()))

@@ -37,7 +37,7 @@ from rmqtool.repair.remaining import check_planned
 from rmqtool.report.own_file import OwnFile
 from rmqtool.report.screens.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey, with_settings
 from rmqtool.store.dledger_files import with_dledger_log
@@ -127,7 +127,7 @@ class RepairRun:
     """The command's own options as they are typed; None where they cannot be repeated."""
     session: Session | None = None
     """Holds the store; None where it is only read."""
-    digest: LogDigest | None = None
+    cache: RowCache | None = None
     """Digest of the log from planning, so that checks and forecasts of the plan need not read it again."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The own options as a saved plan has them."""
@@ -138,13 +138,12 @@ class RepairRun:
 
     @cached_property
     def delays(self) -> DelayTimes:
-        """The delays of the delay levels."""
         return delay_times(self.opened.store, self.opened.rules, self.opened.conf)
 
     @property
     def build_options(self) -> BuildOptions:
         """What the broker's properties file says of dispatch; a thread for each core."""
-        options = BuildOptions(threads=thread_count(), delays_ms=self.delays.delays_ms, digest=self.digest)
+        options = BuildOptions(threads=thread_count(), delays_ms=self.delays.delays_ms, cache=self.cache)
         if (conf := self.opened.conf) is None:
             return options
         return replace(
@@ -206,11 +205,7 @@ class PlannedRun:
 
 
 def make_plan(run: RepairRun, planner: Planner, places: StorePaths, staging: Path, *, may_ask: bool) -> PlannedRun:
-    """The plan for a store that nothing changes meanwhile, with what it leaves and leads to.
-
-    Args:
-        may_ask: whether there is a person who can answer.
-    """
+    """The plan for a store that nothing changes meanwhile, with what it leaves and leads to."""
     messages, name, opened = run.messages, run.request.command.name, run.opened
     with unchanged(places) as before:
         with messages.progress(name) as progress:
@@ -257,12 +252,8 @@ def plan_with_sizes(
 
 
 def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> PlannedRun:
-    """The plan with its remaining findings and forecasts, and the planned repair with the last check.
-
-    Args:
-        before: fingerprint of the store.
-    """
-    request, opened, digest = run.request, run.opened, run.digest
+    """The plan with its remaining findings and forecasts, and the planned repair with the last check."""
+    request, opened, cache = run.request, run.opened, run.cache
     places = request.places(opened.store)
     plan = Plan(
         request.command.name,
@@ -276,7 +267,7 @@ def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> Planned
     plan.check(places.log_directories)
     settings = repair.settings or opened.store.settings
     after = survey(view_over(opened.store.view, plan.steps), settings, opened.store) if plan.steps else opened.store
-    options = replace(forecast_options(opened.conf), digest=digest)
+    options = replace(forecast_options(opened.conf), cache=cache)
     others = opened.possible_versions
     with PlanForecasts(opened.store, after, opened.rules, options, run.messages.note, repair, others) as forecasts:
         # The forecast of the store as it is needs nothing of the check: where memory has no limit, both continue at
@@ -284,7 +275,7 @@ def _with_outlook(run: RepairRun, repair: PlannedRepair, before: str) -> Planned
         if plan.steps and repair.begin is None and memory_budget().limit is None:
             forecasts.look_now(None)
         if not repair.damage:
-            checked = check_planned(after, opened.rules, repair, threads=thread_count(), digest=digest)
+            checked = check_planned(after, opened.rules, repair, threads=thread_count(), cache=cache)
             plan = replace(plan, remaining=checked.left)
             repair = replace(repair, looked_at=repair.looked_at | checked.looked_at, explained=checked.explained)
             if checked.begin is None:

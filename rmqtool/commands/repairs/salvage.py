@@ -13,6 +13,7 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import refuse_dash
 from rmqtool.commands.options.run import thread_count
 from rmqtool.commands.repairs.repair_command import repair_command
@@ -29,7 +30,7 @@ from rmqtool.repair.salvage.replica import Replica
 from rmqtool.repair.salvage.report import outcome_json, write_lost_found
 from rmqtool.report.bodies import BodyChoice, BodyForm
 from rmqtool.report.rows import single_rows
-from rmqtool.report.writers import JsonLinesWriter, OutputFormat, json_text
+from rmqtool.report.writers import JsonWriter, OutputFormat, json_text
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
@@ -41,29 +42,19 @@ def salvage(
     repair: RepairRun,
     replica: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--from", metavar="PATH", help="A replica of the commit log: a store, or one commit log file; repeatable."
-        ),
+        option("--from PATH", "A replica of the commit log: a store, or one commit log file; repeatable."),
     ] = None,
     show_lost: Annotated[
-        bool, typer.Option("--show-lost", help="Let consumers receive a tombstone for each lost message.")
+        bool, option("--show-lost", "Let consumers receive a tombstone for each lost message.")
     ] = False,
-    fix_bits: Annotated[
-        bool, typer.Option("--fix-bits", help="Correct bodies whose wrong CRC one flipped bit explains.")
-    ] = False,
+    fix_bits: Annotated[bool, option("--fix-bits", "Correct bodies whose wrong CRC one flipped bit explains.")] = False,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Keep damaged bodies that follow an intact header, with a new CRC.")
+        bool, option("--as-is", "Keep damaged bodies that follow an intact header, with a new CRC.")
     ] = False,
-    lost_found: Annotated[
-        bool, typer.Option("--lost-found", help="Also save the damaged bytes in .rmqtool/lost+found/.")
-    ] = False,
+    lost_found: Annotated[bool, option("--lost-found", "Also save the damaged bytes in .rmqtool/lost+found/.")] = False,
     export: Annotated[
         Path | None,
-        typer.Option(
-            "--export",
-            metavar="DIR",
-            help="Write every readable message to this directory, for `rmqtool append --from`.",
-        ),
+        option("--export DIR", "Write every readable message to this directory, for `rmqtool append --from`."),
     ] = None,
 ) -> Planner:
     """Repair damage inside the commit log, and keep the messages after it.
@@ -96,11 +87,7 @@ def salvage(
 
 
 def salvage_planner(repair: RepairRun, options: SalvageOptions, *, saves_lost: bool = False) -> Planner:
-    """Makes the plan of `salvage`.
-
-    Args:
-        saves_lost: whether the bytes that the plan takes away are kept in a directory of the tool's own.
-    """
+    """Makes the plan of `salvage`; the bytes that it takes away may be kept in a directory of the tool's own."""
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         planned_salvage = plan_salvage(store, repair.opened.rules, staging, options, on_progress)
@@ -167,7 +154,7 @@ def _write(store: Store, version: str, place: Path, messages: Messages) -> int:
         with place.open("x", encoding="utf-8") as file, messages.progress("salvage: export", total=dump.readable_bytes):
             messages.interrupted = f"the store was not changed, and the incomplete {place} was removed"
             try:
-                writer = JsonLinesWriter(file)
+                writer = JsonWriter(file)
                 for row in single_rows(dump.rows()):
                     if row["type"] == "message" and row["prepared_transaction_offset"] != TOMBSTONE:
                         writer.write(row)

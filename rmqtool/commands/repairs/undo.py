@@ -9,13 +9,15 @@ from typing import Annotated, Final
 import typer
 
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import CommitlogOption, FormatOption, StorePath
+from rmqtool.commands.screen import write_rows
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths, is_fenced
 from rmqtool.repair.machine.undo import UndoableRepair, discard_all, repairs, undo_latest
 from rmqtool.report.text import counted, escaped
-from rmqtool.report.writers import OutputFormat, row_writer
+from rmqtool.report.writers import OutputFormat
 from rmqtool.store.location import relative_to_store, survey_store
 from rmqtool.store.log_owner import foreign_directory
 from rmqtool.store.view import open_directory
@@ -28,21 +30,15 @@ def undo(
     context: typer.Context,
     store: StorePath,
     list_only: Annotated[
-        bool, typer.Option("--list", help="List the repairs that can be rolled back, and change nothing.")
+        bool, option("--list", "List the repairs that can be rolled back, and change nothing.")
     ] = False,
     throw_away: Annotated[
-        bool,
-        typer.Option(
-            "--discard", help="Remove the kept files of all repairs; no repair can be rolled back after that."
-        ),
+        bool, option("--discard", "Remove the kept files of all repairs; no repair can be rolled back after that.")
     ] = False,
-    is_agreed: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    is_agreed: Annotated[bool, option("--yes", "Do not ask for confirmation.")] = False,
     commitlog: CommitlogOption = None,
     undo_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--undo-dir", metavar="DIR", help="Directory where the repair kept replaced files, if not in the store."
-        ),
+        Path | None, option("--undo-dir DIR", "Directory where the repair kept replaced files, if not in the store.")
     ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
@@ -98,11 +94,8 @@ def _show(shown_repairs: list[UndoableRepair], output: OutputFormat, nothing: st
         if not shown_repairs:
             sys.stdout.write(f"{nothing}\n")
         return
-    rows = row_writer(output, sys.stdout, FIELDS)
-    for repair in shown_repairs:
-        row = repair.to_json()
-        rows.write({name: became if name == "state" and became is not None else row[name] for name in FIELDS})
-    rows.close()
+    rows = [repair.to_json() | ({} if became is None else {"state": became}) for repair in shown_repairs]
+    write_rows([{name: row[name] for name in FIELDS} for row in rows], output, FIELDS)
 
 
 def _named(repair: UndoableRepair) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_directory, refuse_dash
 from rmqtool.commands.options.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, settings_of, spark
 from rmqtool.commands.options.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
@@ -26,35 +27,28 @@ def export(
     stores: StorePaths,
     to: Annotated[
         str,
-        typer.Option(
-            "--to",
-            metavar="DIR|URL",
-            help="Output directory outside any store, or a URL that Spark can write; written completely or not at all.",
+        option(
+            "--to DIR|URL",
+            "Output directory outside any store, or a URL that Spark can write; written completely or not at all.",
         ),
     ],
-    table: Annotated[TableName, typer.Option("--table", help="Which table.")] = TableName.MESSAGES,
-    form: Annotated[
-        Form, typer.Option("--format", help="File format; iceberg and delta with --incremental.")
-    ] = Form.PARQUET,
+    table: Annotated[TableName, option("--table", "Which table.")] = TableName.MESSAGES,
+    form: Annotated[Form, option("--format", "File format; iceberg and delta with --incremental.")] = Form.PARQUET,
     incremental: Annotated[
-        bool,
-        typer.Option("--incremental", help="Add what is new since the last run to the tables in the output directory."),
+        bool, option("--incremental", "Add what is new since the last run to the tables in the output directory.")
     ] = False,
     accept_loss: Annotated[
         bool,
-        typer.Option(
-            "--accept-loss", help="With --incremental: continue if a broker removed messages before they were exported."
-        ),
+        option("--accept-loss", "With --incremental: continue if a broker removed messages before they were exported."),
     ] = False,
     break_lease: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Remove this lease of an export that has ended; the refusal names it."),
+        str | None, option("ID", "Remove this lease of an export that has ended; the refusal names it.")
     ] = None,
     partition_by: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Partition columns, one directory each; also day and hour.")
+        str | None, option("A,B", "Partition columns, one directory each; also day and hour.")
     ] = None,
-    profile: Annotated[Profile, typer.Option("--profile", help="Columns of the messages table.")] = Profile.HEADERS,
-    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    profile: Annotated[Profile, option("--profile", "Columns of the messages table.")] = Profile.HEADERS,
+    columns: Annotated[str | None, option("A,B", "Only these columns.")] = None,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,

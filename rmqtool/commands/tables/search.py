@@ -13,17 +13,10 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import spark_tables as tables
 from rmqtool.commands.options.decode import body_choice, tell_failures
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.spark import DEFAULT_MASTER, ConfOption, LargeMasterOption, spark
-from rmqtool.commands.options.spark_tables import (
-    FromTimeOption,
-    StorePaths,
-    TopicOption,
-    ToTimeOption,
-    reads_here,
-    source_options,
-    warn_of_absent_topics,
-)
 from rmqtool.commands.options.store import CommitlogOption, DecodeOption, FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.pipeline.enums import Where
@@ -33,15 +26,13 @@ from rmqtool.report.writers import OutputFormat, row_writer
 
 def search(
     context: typer.Context,
-    stores: StorePaths,
+    stores: tables.StorePaths,
     pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Regular expression (RE2 syntax).")],
-    where: Annotated[
-        Where, typer.Option("--in", help="Where to search; properties are written NAME=value.")
-    ] = Where.BODY,
-    topic: TopicOption = None,
-    from_time: FromTimeOption = None,
-    to_time: ToTimeOption = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of messages.")] = None,
+    where: Annotated[Where, option("--in", "Where to search; properties are written NAME=value.")] = Where.BODY,
+    topic: tables.TopicOption = None,
+    from_time: tables.FromTimeOption = None,
+    to_time: tables.ToTimeOption = None,
+    limit: Annotated[int | None, option("N", "Maximum number of messages.", min=1)] = None,
     decode: DecodeOption = None,
     commitlog: CommitlogOption = None,
     output: FormatOption = OutputFormat.TABLE,
@@ -55,7 +46,7 @@ def search(
     Example: rmqtool search /home/rocketmq/store "order-4711[0-9]" --in keys
     """
     messages = messages_of(context)
-    options = source_options(stores, commitlog, topic, from_time, to_time)
+    options = tables.source_options(stores, commitlog, topic, from_time, to_time)
     from rmqtool.pipeline.stores import read_messages, require_pyarrow
 
     require_pyarrow()  # before what needs it is imported
@@ -68,7 +59,7 @@ def search(
     terminal = screen()
     bad = count = 0
     with ExitStack() as stack, ends_unread(ExitCode.OK):
-        if reads_here(options, master, conf):
+        if tables.reads_here(options, master, conf):
             rows: Iterator[dict[str, Any]] = (row for batch in read_messages(options) for row in batch.to_pylist())
         else:
             session = stack.enter_context(spark(master or DEFAULT_MASTER, conf, messages, "search"))
@@ -92,7 +83,7 @@ def search(
         messages.warn(f"bad ranges, not searched: {bad}")
         raise typer.Exit(ExitCode.FINDINGS)
     if not count:
-        warn_of_absent_topics(stores, commitlog, topic, messages)
+        tables.warn_of_absent_topics(stores, commitlog, topic, messages)
         raise typer.Exit(ExitCode.NOT_FOUND)
 
 

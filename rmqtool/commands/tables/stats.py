@@ -9,16 +9,9 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import spark_tables as tables
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.spark import DEFAULT_MASTER, ConfOption, LargeMasterOption, spark
-from rmqtool.commands.options.spark_tables import (
-    FromTimeOption,
-    StorePaths,
-    TopicOption,
-    ToTimeOption,
-    reads_here,
-    source_options,
-    warn_of_absent_topics,
-)
 from rmqtool.commands.options.store import CommitlogOption, FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.pipeline.enums import By
@@ -27,11 +20,11 @@ from rmqtool.report.writers import OutputFormat, row_writer
 
 def stats(
     context: typer.Context,
-    stores: StorePaths,
-    by: Annotated[By, typer.Option("--by", help="What to count by; hours in the time zone of the output.")] = By.TOPIC,
-    topic: TopicOption = None,
-    from_time: FromTimeOption = None,
-    to_time: ToTimeOption = None,
+    stores: tables.StorePaths,
+    by: Annotated[By, option("--by", "What to count by; hours in the time zone of the output.")] = By.TOPIC,
+    topic: tables.TopicOption = None,
+    from_time: tables.FromTimeOption = None,
+    to_time: tables.ToTimeOption = None,
     commitlog: CommitlogOption = None,
     output: FormatOption = OutputFormat.TABLE,
     master: LargeMasterOption = None,
@@ -44,14 +37,14 @@ def stats(
     Example: rmqtool stats /home/rocketmq/store --by queue
     """
     messages = messages_of(context)
-    options = source_options(stores, commitlog, topic, from_time, to_time)
+    options = tables.source_options(stores, commitlog, topic, from_time, to_time)
     from rmqtool.pipeline.jobs import stats as figures_of
 
     fields = figures_of.fields(by)
     options["columns"] = ",".join(figures_of.columns(by))
     bad = None
     terminal = screen()
-    if reads_here(options, master, conf):
+    if tables.reads_here(options, master, conf):
         from rmqtool.pipeline.stores import read_messages
 
         rows = list(figures_of.figures_of_batches(read_messages(options), by))
@@ -68,7 +61,7 @@ def stats(
             writer.write({"type": "figures", **row})
     writer.close()
     if not rows:
-        warn_of_absent_topics(stores, commitlog, topic, messages)
+        tables.warn_of_absent_topics(stores, commitlog, topic, messages)
     if bad is not None:
         messages.warn(f"bad ranges, not counted: {bad.count}, {bad.size} bytes")
         raise typer.Exit(ExitCode.FINDINGS)

@@ -17,20 +17,10 @@ import typer
 
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.run import pairs
-from rmqtool.commands.options.store import (
-    FILE_SIZES,
-    FormatOption,
-    StoreOptions,
-    StorePath,
-    foreign_owner,
-    open_store,
-    refuse_bad_settings,
-    refuse_unknown_settings,
-    tell_opened,
-    with_store_options,
-)
 from rmqtool.commands.screen import screen
 from rmqtool.commands.writing.append_client import ClientRequest, answers
 from rmqtool.commands.writing.append_messages import MessageRequest, host_of, messages_from, messages_wanted
@@ -61,10 +51,7 @@ COLLECTED_FROM: Final = 100_000
 
 QUEUE_ID_MAX: Final = (1 << 31) - 1
 
-BatchTopicOption = Annotated[
-    list[str] | None,
-    typer.Option("--batch-topic", metavar="T", help="Topic with batch queues; repeatable."),
-]
+BatchTopicOption = Annotated[list[str] | None, option("--batch-topic T", "Topic with batch queues; repeatable.")]
 
 
 class CloseMode(StrEnum):
@@ -86,7 +73,7 @@ class Transaction(StrEnum):
 @dataclass(frozen=True)
 class _Place:
     store: Path
-    options: StoreOptions
+    options: shared.StoreOptions
     conf: BrokerConf | None
     is_client: bool
     after_crash: bool
@@ -104,11 +91,7 @@ class _Place:
         return replace(config, batch_topics=self.batch_topics, replication=replication)
 
     def look(self) -> Store:
-        """Survey the store.
-
-        Raises:
-            RefusedError: a directory that would be written is another store's.
-        """
+        """Survey the store; RefusedError where a directory that would be written is another store's."""
         store = survey_store(self.store, self.options.commitlog, self.options.index_slots, self.conf)
         directories, is_named = store.settings.commitlog_directories, bool(self.options.commitlog)
         foreign = foreign_directory(self.store, directories, self.conf, is_log_named=is_named)
@@ -117,72 +100,59 @@ class _Place:
         return store
 
 
-@with_store_options(*FILE_SIZES)
+@shared.with_store_options(*shared.FILE_SIZES)
 def append(
     context: typer.Context,
-    store: StorePath,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="Name of the topic.", autocompletion=topics)] = None,
-    queue_id: Annotated[int, typer.Option(metavar="N", min=-1, max=QUEUE_ID_MAX, help="Queue id.")] = 0,
-    body: Annotated[str | None, typer.Option(metavar="TEXT", help="Message body, as UTF-8 text.")] = None,
-    body_file: Annotated[Path | None, typer.Option(metavar="F", help="Message body, from this file.")] = None,
-    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Tag of the message.")] = None,
-    keys: Annotated[str | None, typer.Option("--keys", metavar="KEYS", help="Keys, separated by spaces.")] = None,
-    properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="K=V", help="Another property; repeatable.")
-    ] = None,
-    delay_level: Annotated[int | None, typer.Option(metavar="N", min=-1, help="Delay level.")] = None,
-    transaction: Annotated[Transaction, typer.Option(help="Transaction type of the record.")] = Transaction.NONE,
-    born_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The sender's address.")] = None,
-    store_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The broker's address.")] = None,
-    batch: Annotated[bool, typer.Option("--batch", help="Store all --count messages as one batch.")] = False,
-    count: Annotated[int, typer.Option(metavar="N", min=1, help="Number of messages.")] = 1,
+    store: shared.StorePath,
+    topic: Annotated[str | None, option("T", "Name of the topic.", autocompletion=topics)] = None,
+    queue_id: Annotated[int, option("N", "Queue id.", min=-1, max=QUEUE_ID_MAX)] = 0,
+    body: Annotated[str | None, option("TEXT", "Message body, as UTF-8 text.")] = None,
+    body_file: Annotated[Path | None, option("F", "Message body, from this file.")] = None,
+    tags: Annotated[str | None, option("--tags TAG", "Tag of the message.")] = None,
+    keys: Annotated[str | None, option("--keys KEYS", "Keys, separated by spaces.")] = None,
+    properties: Annotated[list[str] | None, option("--property K=V", "Another property; repeatable.")] = None,
+    delay_level: Annotated[int | None, option("N", "Delay level.", min=-1)] = None,
+    transaction: Annotated[Transaction, option("", "Transaction type of the record.")] = Transaction.NONE,
+    born_host: Annotated[str | None, option("IP:PORT", "The sender's address.")] = None,
+    store_host: Annotated[str | None, option("IP:PORT", "The broker's address.")] = None,
+    batch: Annotated[bool, option("--batch", "Store all --count messages as one batch.")] = False,
+    count: Annotated[int, option("N", "Number of messages.", min=1)] = 1,
     source: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="FILE.jsonl", help="Read messages from this file, one per line; `-` is standard input."
-        ),
+        Path | None, option("--from FILE.jsonl", "Read messages from this file, one per line; `-` is standard input.")
     ] = None,
     end: Annotated[
-        CloseMode, typer.Option(help="Leave the store as after a clean stop, or as after a crash.")
+        CloseMode, option("", "Leave the store as after a clean stop, or as after a crash.")
     ] = CloseMode.CLEAN,
     crash_step: Annotated[
-        CrashStep | None, typer.Option("--at", help="How far the broker came before the crash: see docs/append.md.")
+        CrashStep | None, option("--at", "How far the broker came before the crash: see docs/append.md.")
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Create the store; it must not exist.")] = False,
+    create: Annotated[bool, option("--create", "Create the store; it must not exist.")] = False,
     after_crash: Annotated[
-        bool, typer.Option("--after-crash", help="Append although the last stop was not clean; `abort` stays.")
+        bool, option("--after-crash", "Append although the last stop was not clean; `abort` stays.")
     ] = False,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; repeatable.")
-    ] = None,
+    settings: Annotated[list[str] | None, option("--set NAME=VALUE", "A broker setting; repeatable.")] = None,
     batch_topics: BatchTopicOption = None,
     as_client: Annotated[
-        bool, typer.Option("--as-client", help="Check and complete messages as a broker does when a client sends them.")
+        bool, option("--as-client", "Check and complete messages as a broker does when a client sends them.")
     ] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the queues that the broker chooses.")] = 0,
-    producer_group: Annotated[
-        str, typer.Option(metavar="G", help="Producer group of a prepared transaction.")
-    ] = "rmqtool",
+    seed: Annotated[int, option("N", "Of the queues that the broker chooses.")] = 0,
+    producer_group: Annotated[str, option("G", "Producer group of a prepared transaction.")] = "rmqtool",
     half_offsets: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--half-offset", metavar="N", min=0, help="End the half message at this physical offset; repeatable."
-        ),
+        list[int] | None, option("--half-offset N", "End the half message at this physical offset; repeatable.", min=0)
     ] = None,
     reconsume: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", min=0, help="Send the message at this physical offset back; repeatable."),
+        list[int] | None, option("N", "Send the message at this physical offset back; repeatable.", min=0)
     ] = None,
-    group: Annotated[str | None, typer.Option(metavar="G", help="Consumer group of --reconsume.")] = None,
+    group: Annotated[str | None, option("G", "Consumer group of --reconsume.")] = None,
     max_reconsume: Annotated[
-        int | None, typer.Option(metavar="N", help="Retries after which a message is dead.  [default: the group's]")
+        int | None, option("N", "Retries after which a message is dead.  [default: the group's]")
     ] = None,
     slave: Annotated[
-        Slave, typer.Option(help="What the slave of a synchronous master (brokerRole=SYNC_MASTER) does.")
+        Slave, option("", "What the slave of a synchronous master (brokerRole=SYNC_MASTER) does.")
     ] = Slave.NONE,
     *,
-    store_options: StoreOptions,
-    output: FormatOption = OutputFormat.TABLE,
+    store_options: shared.StoreOptions,
+    output: shared.FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Append test messages to a store that no broker is using.
 
@@ -273,11 +243,7 @@ def _report(
     *,
     only_refused: bool,
 ) -> int:
-    """Report the result of each put at once; return the number of messages that were not written.
-
-    Args:
-        only_refused: write no row of the others.
-    """
+    """Report the results of puts, or of those that are refused only; the number of messages that were not written."""
     terminal = screen()
     rows = row_writer(output, sys.stdout, fields, width=terminal.table_width, color=terminal.color)
     refused = 0
@@ -339,18 +305,18 @@ def _block(results: Sequence[PutResult], rules: BrokerRules, fields: tuple[str, 
     return RowBlock(len(results), fields, column)
 
 
-def _conf(options: StoreOptions, settings: list[str]) -> BrokerConf | None:
+def _conf(options: shared.StoreOptions, settings: list[str]) -> BrokerConf | None:
     """The broker's settings: those of its file, overridden by the named ones."""
     path, version = options.broker_conf, options.broker_version
     if path is None and not settings:
         return None
     named = dict(pairs(settings, "--set"))
-    refuse_unknown_settings(settings)
+    shared.refuse_unknown_settings(settings)
     rules = rules_for(version) if version is not None else None
     reads = read_settings(rules)
     properties = dict(read_broker_conf(path, reads).properties) if path is not None else {}
     conf = broker_conf(properties | named, str(path) if path is not None else "--set", reads)
-    refuse_bad_settings(conf, rules)
+    shared.refuse_bad_settings(conf, rules)
     return conf
 
 
@@ -366,22 +332,16 @@ def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractCont
 
 def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWriter]:
     try:
-        opened = open_store(place.store, replace(place.options, broker_conf=None))
+        opened = shared.open_store(place.store, replace(place.options, broker_conf=None))
     except NotAStoreError as error:
         raise NotAStoreError(f"{error}; use --create for a new store") from error
-    tell_opened(opened, messages)
-    if (warning := foreign_owner(opened.store)) is not None:
+    shared.tell_opened(opened, messages)
+    if (warning := shared.foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     config = config_of(opened.store, place.config())
     if place.is_client:
         config = replace(config, queue_counts={})  # the request processor knows the topics
-    shared = place.asked.shared if isinstance(place.asked, MessageBatch) else place.asked
-    if shared is not None and (reason := queue_refusal(shared, config)):
+    asked = place.asked.shared if isinstance(place.asked, MessageBatch) else place.asked
+    if asked is not None and (reason := queue_refusal(asked, config)):
         raise UsageError(f"--queue-id: {reason}")
-    return existing_store(
-        place.store,
-        place.look,
-        opened.rules,
-        config,
-        after_crash=place.after_crash,
-    )
+    return existing_store(place.store, place.look, opened.rules, config, after_crash=place.after_crash)

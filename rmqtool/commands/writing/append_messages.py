@@ -46,11 +46,7 @@ class MessageRequest:
 
 
 def messages_wanted(request: MessageRequest) -> Iterator[Message | MessageBatch]:
-    """The messages, each with a unique key of its own; one batch if that is asked for.
-
-    Raises:
-        UsageError: an option contradicts another one or does not parse.
-    """
+    """The messages, each with its own unique key, or one batch; UsageError for options that do not fit or parse."""
     properties = dict(pairs(request.properties, "--property"))
     options = {names.TAGS: request.tags, names.KEYS: request.keys}
     properties.update({name: value for name, value in options.items() if value is not None})
@@ -113,11 +109,7 @@ def _body(request: MessageRequest) -> bytes:
 
 
 def host_of(text: str | None, option: str, default: bytes = DEFAULT_STORE_HOST) -> bytes:
-    """The host field of an option's `ip:port`.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """The host field of an option's `ip:port`; UsageError where it is none."""
     if text is None:
         return default
     try:

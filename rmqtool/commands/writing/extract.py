@@ -9,6 +9,7 @@ import typer
 
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_directory
 from rmqtool.commands.options.spark_tables import FromTimeOption, ToTimeOption
 from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, StorePath, timestamp_ms, with_store_options
@@ -21,18 +22,15 @@ def extract(
     context: typer.Context,
     store: StorePath,
     topic: Annotated[
-        list[str],
-        typer.Option(
-            "--topic", metavar="T", help="Messages of this topic (a pattern); repeatable.", autocompletion=topics
-        ),
+        list[str], option("--topic T", "Messages of this topic (a pattern); repeatable.", autocompletion=topics)
     ],
-    output: Annotated[Path, typer.Option("--output", metavar="NEW", help="Directory of the new store.")],
+    output: Annotated[Path, option("--output NEW", "Directory of the new store.")],
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
     keep_offsets: Annotated[
-        bool, typer.Option("--keep-offsets", help="Keep queue offsets, so that consumers continue where they are.")
+        bool, option("--keep-offsets", "Keep queue offsets, so that consumers continue where they are.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the messages, and write nothing.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Count the messages, and write nothing.")] = False,
     *,
     store_options: StoreOptions,
     form: ObjectFormatOption = ObjectFormat.TABLE,

@@ -15,8 +15,9 @@ import typer
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.completion import damages, recipes
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.store import FormatOption
-from rmqtool.commands.screen import screen
+from rmqtool.commands.screen import screen, write_rows
 from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, SUPPORTED_RULES, nearest_releases, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
 from rmqtool.fixtures.damages.catalog import DAMAGES
@@ -25,15 +26,13 @@ from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.report.names import unknown_name
 from rmqtool.report.screens.fixture_screen import list_lines
-from rmqtool.report.writers import OutputFormat, row_writer
+from rmqtool.report.writers import OutputFormat
 from rmqtool.store.source import reason
 
 LIST_FIELDS: Final = ("type", "name", "about", "recipes", "findings", "harm", "versions")
 CHANGE_FIELDS: Final = ("type", "action", "file", "file_position", "length")
 CHECK_FIELDS: Final = ("type", "id", "promised", "found")
-SeedOption = Annotated[
-    int, typer.Option("--seed", metavar="N", help="Seed; another seed makes another store of this kind.")
-]
+SeedOption = Annotated[int, option("--seed N", "Seed; another seed makes another store of this kind.")]
 
 
 def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
@@ -66,10 +65,7 @@ def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
         lines = list_lines(recipe_rows, damage_rows, SUPPORTED, screen().table_width)
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return
-    rows = row_writer(output, sys.stdout, LIST_FIELDS)
-    for row in (*recipe_rows, *damage_rows):
-        rows.write(row)
-    rows.close()
+    write_rows((*recipe_rows, *damage_rows), output, LIST_FIELDS)
 
 
 def make(
@@ -80,7 +76,7 @@ def make(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory; new or empty.")],
     seed: SeedOption = 0,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="K=V", help="version=X.Y.Z: the broker version of the store.")
+        list[str] | None, option("--set K=V", "version=X.Y.Z: the broker version of the store.")
     ] = None,
 ) -> None:
     """Make a healthy store: the same bytes for the same name, version and seed.
@@ -124,10 +120,7 @@ def damage(
     messages_of(context).interrupted = f"{store} may be changed"
     changes = damage_store(kind, store, seed, RECIPES[mark["recipe"]].conf.settings())
     _write_mark(store, {**mark, "damage": [*mark["damage"], name]})
-    rows = row_writer(output, sys.stdout, CHANGE_FIELDS, width=screen().table_width)
-    for change in changes:
-        rows.write(change.as_row())
-    rows.close()
+    write_rows([{"type": "change", **vars(change)} for change in changes], output, CHANGE_FIELDS)
 
 
 def check(
@@ -145,10 +138,7 @@ def check(
     expectation = checked(
         directory, RECIPES[mark["recipe"]], mark["version"], [DAMAGES[name] for name in mark["damage"]]
     )
-    rows = row_writer(output, sys.stdout, CHECK_FIELDS, width=screen().table_width)
-    for row in expectation.rows():
-        rows.write(row)
-    rows.close()
+    write_rows(expectation.rows(), output, CHECK_FIELDS)
     if not expectation.is_kept:
         raise typer.Exit(ExitCode.FINDINGS)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_directory
 from rmqtool.commands.options.spark_tables import TopicOption
 from rmqtool.commands.options.store import ObjectFormatOption, StoreOptions, with_store_options
@@ -21,9 +22,9 @@ from rmqtool.store.location import local_path
 def merge(
     context: typer.Context,
     stores: Annotated[list[Path], typer.Argument(metavar="STORE...", help="Store roots.", parser=local_path)],
-    output: Annotated[Path, typer.Option("--output", metavar="NEW", help="Directory of the new store.")],
+    output: Annotated[Path, option("--output NEW", "Directory of the new store.")],
     topic: TopicOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the messages, and write nothing.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Count the messages, and write nothing.")] = False,
     *,
     store_options: StoreOptions,
     form: ObjectFormatOption = ObjectFormat.TABLE,

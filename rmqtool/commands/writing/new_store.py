@@ -60,11 +60,7 @@ def make_store(
     *,
     dry_run: bool,
 ) -> None:
-    """Write the new store, or count what would be in it, and end with 3 where something is left out.
-
-    Raises:
-        RmqtoolError: see `write_new_store`.
-    """
+    """Write the new store, or count what would be in it, and end with 3 where something is left out."""
     from rmqtool.extract.new_store import SourceLog, count_chosen, write_new_store
     from rmqtool.repair.derived.result import BuildOptions
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
 
@@ -30,16 +30,9 @@ from rmqtool.engine.append.encoder import (
 )
 from rmqtool.engine.append.log_writer import LogWriter
 from rmqtool.engine.append.message import Message, MessageBatch
-from rmqtool.engine.append.rewrite import (
-    RewrittenMessage,
-    encode_map,
-    further_queues,
-    prepare,
-    sent_text,
-    with_further_offsets,
-)
+from rmqtool.engine.append.rewrite import RewrittenMessage, encode_map, further_queues, prepare, sent_text
 from rmqtool.engine.append.status import AppendStatus, PutResult, PutStatus
-from rmqtool.engine.append.validation import batch_refusal, further_refusal, refusal, size_refusal
+from rmqtool.engine.append.validation import batch_refusal, further_refusal, refusal
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.broker_rules import BatchProperties, BrokerRules
 from rmqtool.formats import properties as names
@@ -66,6 +59,7 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+@dataclass(eq=False)
 class MessageAppender:
     """Gives every message its queue offset and its place in the log.
 
@@ -76,26 +70,16 @@ class MessageAppender:
             soon as a message goes elsewhere, it is a new log like any other.
     """
 
-    def __init__(
-        self,
-        log: LogWriter,
-        rules: BrokerRules,
-        config: WriterConfig,
-        next_queue_offset: Callable[[str, int], int],
-        clock: Callable[[], int] = clock_ms,
-        *,
-        from_dump: bool = False,
-    ) -> None:
-        self._in_step = from_dump
-        self._log = log
-        self._rules = rules
-        self._config = config
-        self._next_queue_offset = next_queue_offset
-        self._clock = clock
-        self._queue_offsets: dict[QueueName, int] = {}
-        self._topic_parts: dict[str, bytes] = {}
-        self._waiting: list[RecordFields] = []
-        self._waiting_size = 0
+    _log: LogWriter
+    _rules: BrokerRules
+    _config: WriterConfig
+    _next_queue_offset: Callable[[str, int], int]
+    _clock: Callable[[], int] = clock_ms
+    from_dump: bool = field(default=False, kw_only=True)
+    _queue_offsets: dict[QueueName, int] = field(default_factory=dict)
+    _topic_parts: dict[str, bytes] = field(default_factory=dict)
+    _waiting: list[RecordFields] = field(default_factory=list)
+    _waiting_size: int = 0
 
     def put_columns(self, columns: MessageColumns) -> ColumnAppender | None:
         """Put plain messages as columns; None, and nothing written, where one of them is not plain."""
@@ -128,7 +112,7 @@ class MessageAppender:
         for message in messages:
             if isinstance(message, MessageBatch):
                 results.append(self._put_batch(message))
-            elif not self._in_step or message.dumped_at is None:
+            elif not self.from_dump or message.dumped_at is None:
                 results.append(self._put(message))
             else:  # put it where it was, if that is where the log is now
                 place, queue_offset = message.dumped_at
@@ -137,7 +121,7 @@ class MessageAppender:
                 if queue not in self._queue_offsets and system_flag.takes_queue_entry(message.sys_flag):
                     self._queue_offsets[queue] = queue_offset
                 results.append(self._put(message))
-                self._in_step = results[-1].physical_offset == place
+                self.from_dump = results[-1].physical_offset == place
         self._encode()
         return results
 
@@ -157,7 +141,7 @@ class MessageAppender:
         if len(plain) < len(messages) or not are_plain(columns, self._rules, self._config):
             return None
         dumped_at = None
-        if self._in_step:
+        if self.from_dump:
             dumped_at = [message.dumped_at for message in plain if message.dumped_at is not None]
             if len(dumped_at) < len(plain):
                 return None
@@ -183,7 +167,10 @@ class MessageAppender:
                 return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
             if further:
                 offsets = [None if other is None else self._queue_offset(other) for other in further]
-                prepared.text = with_further_offsets(prepared, offsets, rules)
+                offset_texts = ("" if offset is None else str(offset) for offset in offsets)
+                prepared.properties[names.MULTI_QUEUE_OFFSET] = ",".join(offset_texts)
+                without = names.WAIT if rules.strips_wait else None
+                prepared.text = encode_map(prepared.properties, rules, without=without)
             if message.sys_flag & system_flag.INNER_BATCH:
                 if not message.is_final:
                     prepared.properties[names.INNER_BASE] = str(queue_offset)
@@ -196,7 +183,8 @@ class MessageAppender:
             return refused
         if (refused := self._without_room(size)) is not None:
             return refused
-        now, start = self._time(message), self._end
+        now = self._clock() if message.store_timestamp_ms is None else message.store_timestamp_ms
+        start = self._end
         transaction_offset = message.prepared_transaction_offset
         self._add(message, prepared, message.flag, message.body, queue_offset, size, now, transaction_offset)
         if takes_entry:
@@ -237,7 +225,7 @@ class MessageAppender:
         queue = shared.topic, shared.queue_id
         first_offset = self._queue_offset(queue)
         start = self._end
-        now = self._time(shared)
+        now = self._clock() if shared.store_timestamp_ms is None else shared.store_timestamp_ms
         ids = []
         for at, (part, part_text, size) in enumerate(zip(batch.parts, texts, sizes, strict=True)):
             ids.append(offset_message_id(shared.store_host, self._end))
@@ -284,7 +272,7 @@ class MessageAppender:
     def _encode(self) -> None:
         if not self._waiting:
             return
-        columns = RecordColumns.of(self._waiting)
+        columns = RecordColumns(*zip(*self._waiting, strict=True))
         block = encode_records(columns, columns.sizes(), self._log.end)
         assert len(block) == self._waiting_size, (len(block), self._waiting_size)
         self._waiting = []
@@ -309,10 +297,13 @@ class MessageAppender:
         return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._end)
 
     def _too_large(self, text: bytes, size: int, body_length: int) -> PutResult | None:
+        """The encoder's refusal of a message for its size (`MessageExtEncoder#encode`)."""
         if len(text) + (PROPERTY_SIZE if self._config.record_crc else 0) > PROPERTIES_LENGTH_MAX:
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason="properties of more than 32767 bytes")
-        reason = size_refusal(size, body_length, self._config)
-        return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason) if reason else None
+        size_max = self._config.message_size_max
+        if body_length > size_max or size > size_max + 65536:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=f"a message of more than {size_max} bytes")
+        return None
 
     def _size(self, message: Message, topic: str, body_length: int, text: bytes) -> int:
         properties_length = len(text)
@@ -320,9 +311,6 @@ class MessageAppender:
             properties_length += PROPERTY_SIZE
         hosts_length = len(message.born_host) + len(message.store_host)
         return record_size(len(self._topic_part(topic)), body_length, properties_length, hosts_length)
-
-    def _time(self, message: Message) -> int:
-        return message.store_timestamp_ms if message.store_timestamp_ms is not None else self._clock()
 
     def _topic_part(self, topic: str) -> bytes:
         part = self._topic_parts.get(topic)

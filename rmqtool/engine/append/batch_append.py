@@ -180,7 +180,7 @@ def place_columns(
     topic_part: Callable[[str], bytes],
     queue_offsets: list[int],
     now_ms: int,
-    physical_offsets: Sequence[int] | None = None,
+    physical_offsets: Sequence[int] | None,
 ) -> ColumnAppender | None:
     """Encode plain messages into the log, file after file.
 

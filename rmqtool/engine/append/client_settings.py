@@ -6,6 +6,7 @@ Broker: `BrokerConfig`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 from rmqtool.engine.append.message import DEFAULT_STORE_HOST
 from rmqtool.store.config.broker_conf import BrokerConf
@@ -13,14 +14,14 @@ from rmqtool.store.config.broker_conf import BrokerConf
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
-    """The names in brackets are the broker's.
+    """Settings of a broker for requests of its clients.
 
     Attributes:
-        permission: 4 reads, 2 writes (brokerPermission).
-        accepts_from_ms: no message is taken before (startAcceptSendRequestTimeStamp).
-        default_queue_count: of the topic that new topics are made after (defaultTopicQueueNums).
+        permission: 4 reads, 2 writes.
+        accepts_from_ms: no message is taken before.
+        default_queue_count: of the topic that new topics are made after.
         store_host: the address that messages are stored with, 8 or 20 bytes (brokerIP1, listenPort).
-        operation_bytes_max: of the body of an operation record (transactionOpMsgMaxSize).
+        operation_bytes_max: of the body of an operation record.
     """
 
     permission: int = 6
@@ -40,33 +41,29 @@ class ClientSettings:
     operation_bytes_max: int = 4096
 
 
-def client_settings(conf: BrokerConf | None, store_host: bytes = DEFAULT_STORE_HOST) -> ClientSettings:
+_NUMBERS: Final = {
+    "permission": "brokerPermission",
+    "accepts_from_ms": "startAcceptSendRequestTimeStamp",
+    "default_queue_count": "defaultTopicQueueNums",
+    "transaction_timeout_ms": "transactionTimeOut",
+    "operation_bytes_max": "transactionOpMsgMaxSize",
+}
+_FLAGS: Final = {
+    "creates_topics": "autoCreateTopicEnable",
+    "creates_groups": "autoCreateSubscriptionGroup",
+    "has_cluster_topic": "clusterTopicEnable",
+    "has_broker_topic": "brokerTopicEnable",
+    "rejects_transactions": "rejectTransactionMessage",
+    "traces": "traceOn",
+}
+_TEXTS: Final = {"cluster": "brokerClusterName", "broker": "brokerName", "region": "regionId"}
+
+
+def client_settings(conf: BrokerConf | None, store_host: bytes) -> ClientSettings:
     """Settings of a broker's properties file; the defaults for those that are missing or that Java cannot read."""
-    known = conf or BrokerConf("", {})
-
-    def number(name: str, default: int) -> int:
-        value = known.number(name, 64)
-        return default if value is None else value
-
-    def flag(name: str, *, default: bool) -> bool:
-        value = known.flag(name)
-        return default if value is None else value
-
-    defaults = ClientSettings()
-    return ClientSettings(
-        permission=number("brokerPermission", defaults.permission),
-        accepts_from_ms=number("startAcceptSendRequestTimeStamp", defaults.accepts_from_ms),
-        creates_topics=flag("autoCreateTopicEnable", default=True),
-        default_queue_count=number("defaultTopicQueueNums", defaults.default_queue_count),
-        creates_groups=flag("autoCreateSubscriptionGroup", default=True),
-        has_cluster_topic=flag("clusterTopicEnable", default=True),
-        has_broker_topic=flag("brokerTopicEnable", default=True),
-        rejects_transactions=flag("rejectTransactionMessage", default=False),
-        cluster=known.text("brokerClusterName") or defaults.cluster,
-        broker=known.text("brokerName") or None,
-        region=known.text("regionId") or defaults.region,
-        traces=flag("traceOn", default=True),
-        store_host=store_host,
-        transaction_timeout_ms=number("transactionTimeOut", defaults.transaction_timeout_ms),
-        operation_bytes_max=number("transactionOpMsgMaxSize", defaults.operation_bytes_max),
-    )
+    read: dict[str, Any] = {}
+    if conf is not None:
+        read |= {field: conf.number(name, 64) for field, name in _NUMBERS.items()}
+        read |= {field: conf.flag(name) for field, name in _FLAGS.items()}
+        read |= {field: conf.text(name) or None for field, name in _TEXTS.items()}
+    return ClientSettings(store_host=store_host, **{field: value for field, value in read.items() if value is not None})

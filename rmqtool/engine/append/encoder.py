@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.java_text import decode_java_utf8, java_length
-from rmqtool.formats.properties import RECORD_CRC
 from rmqtool.formats.record_crc import CRC_MASK, PROPERTY_SIZE, record_crc_property
 from rmqtool.scan.checksum import crc32
 
@@ -69,11 +68,6 @@ class RecordColumns:
     prepared_transaction_offsets: Integers
     with_record_crc: Sequence[bool] | NDArray[np.bool_]
 
-    @classmethod
-    def of(cls, records: Sequence[RecordFields]) -> RecordColumns:
-        """The columns of records, of which there is at least one."""
-        return cls(*zip(*records, strict=True))
-
     def __len__(self) -> int:
         return len(self.topics)
 
@@ -97,7 +91,8 @@ class RecordColumns:
 
 def topic_part(topic: bytes, *, writes_v2: bool) -> bytes:
     """A topic with its length in front: one byte, or two for a topic of more than 127 characters (version 2)."""
-    is_v2 = writes_v2 and len(topic) > commitlog.TOPIC_LENGTH_MAX_V1 and _is_long(topic)
+    length_max = commitlog.TOPIC_LENGTH_MAX_V1
+    is_v2 = writes_v2 and len(topic) > length_max and java_length(decode_java_utf8(topic)) > length_max
     return len(topic).to_bytes(2 if is_v2 else 1, "big") + topic
 
 
@@ -134,13 +129,6 @@ def encode_records(columns: RecordColumns, sizes: Int64s, physical_offset: int) 
     )
 
 
-def without_record_crc(text: bytes) -> bytes:
-    """The property text without a `__CRC32#` property that a client sent (`MessageUtils#deleteProperty`)."""
-    name = RECORD_CRC.encode() + b"\x01"
-    parts = [part for part in text.split(b"\x02") if not part.startswith(name)]
-    return b"\x02".join(parts)
-
-
 def encode_blank(room: int) -> bytes:
     """The header of an end-of-file blank that takes all the room left."""
     return bytes(commitlog.BLANK.struct.build({"size": room, "magic": commitlog.MAGIC_BLANK}))
@@ -161,7 +149,10 @@ def _heads(columns: RecordColumns, sizes: Int64s, places: Int64s) -> list[bytes]
 
 def _heads_of(columns: RecordColumns, sizes: Int64s, places: Int64s, family: int, chosen: Any) -> list[bytes]:
     dtype = _head_dtype(family)
-    magic_of = {part: _magic(part) for part in set(columns.topics)}
+    # A length of two bytes, read as one byte, is not the length of the rest.
+    magic_of = {
+        part: commitlog.MAGIC_V1 if len(part) - 1 == part[0] else commitlog.MAGIC_V2 for part in set(columns.topics)
+    }
     values_of: dict[str, Any] = {
         "size": sizes,
         "magic": [magic_of[part] for part in columns.topics],
@@ -198,16 +189,6 @@ def _values(values: Any, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
 def lengths_of(texts: Sequence[bytes]) -> Int64s:
     """Bytes of each text."""
     return np.fromiter(map(len, texts), np.int64, len(texts))
-
-
-def _magic(part: bytes) -> int:
-    """The magic for a topic's part: a length of two bytes, read as one byte, is not the length of the rest."""
-    return commitlog.MAGIC_V1 if len(part) - 1 == part[0] else commitlog.MAGIC_V2
-
-
-@cache
-def _is_long(topic: bytes) -> bool:
-    return java_length(decode_java_utf8(topic)) > commitlog.TOPIC_LENGTH_MAX_V1
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -43,34 +43,24 @@ RETRY_DELAY_FIRST: Final = 3
 _WORDS: Final = ("true", "false")
 
 
+@dataclass(eq=False)
 class FrontDoor:
     """A broker's answers to its clients, on a store that is open for writing.
 
     Args:
-        put: the store.
         read: the record at a physical offset, None for none; also of a message that was put just now.
         clock: now, in ms since the epoch.
         chance: decides the queue where a client leaves that to the broker.
     """
 
-    def __init__(
-        self,
-        rules: BrokerRules,
-        settings: ClientSettings,
-        topics: SendTopics,
-        put: Callable[[Message | MessageBatch], PutResult],
-        read: Callable[[int], tuple[Record, bytes] | None],
-        clock: Callable[[], int],
-        chance: random.Random,
-    ) -> None:
-        self._rules = rules
-        self._settings = settings
-        self._topics = topics
-        self._put = put
-        self._read = read
-        self._clock = clock
-        self._chance = chance
-        self._unique_keys = 0
+    _rules: BrokerRules
+    _settings: ClientSettings
+    _topics: SendTopics
+    _put: Callable[[Message | MessageBatch], PutResult]
+    _read: Callable[[int], tuple[Record, bytes] | None]
+    _clock: Callable[[], int]
+    _chance: random.Random
+    _unique_keys: int = 0
 
     def send(self, request: Message | MessageBatch) -> PutResult:
         """Send a message or a batch, as a producer does.
@@ -95,11 +85,10 @@ class FrontDoor:
             return self._send_batch(replace(request, shared=shared), topic)
         return self._send_message(shared, topic)
 
-    def send_back(self, physical_offset: int, group: str, level: int = 0, retries_max: int | None = None) -> PutResult:
+    def send_back(self, physical_offset: int, group: str, level: int, retries_max: int | None) -> PutResult:
         """Send a message back that a consumer of a group could not process: for a later retry, or as a dead letter.
 
         Args:
-            physical_offset: of the message.
             level: delay level; 0 for one that grows with the retries, a negative one makes a dead letter at once.
             retries_max: of the consumer; None for that of its group.
 
@@ -149,7 +138,7 @@ class FrontDoor:
         if self._clock() < self._settings.accepts_from_ms:
             reason = "the broker takes no messages yet (startAcceptSendRequestTimeStamp)"
             return refused(ResponseCode.SYSTEM_ERROR, reason)
-        known = self._topics.find(topic)
+        known = self._topics.topics.get(topic)
         if known is not None and known.is_ordered and not self._settings.permission & WRITE:
             return refused(ResponseCode.NO_PERMISSION, "an ordered topic of a broker that may not be written to")
         if reason_of_name := topic_refusal(topic, rules):

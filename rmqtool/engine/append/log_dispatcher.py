@@ -46,6 +46,7 @@ class LogDispatcher:
     """The ends of all queues and of the index, open for appending.
 
     Attributes:
+        derived: writes them.
         existing: reads the queues that are there already; each is opened where it ends when a record first reaches it.
         last_store_timestamp_ms, last_physical_offset: of the last record that a queue was given; 0 before the first.
     """
@@ -63,7 +64,7 @@ class LogDispatcher:
             config.batch_file_size // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE,
             config.extension_file_size if config.extension else None,
         )
-        self._derived = DerivedWriter(TrackingSink(sink), sizes, settings, index, self._ends)
+        self.derived = DerivedWriter(TrackingSink(sink), sizes, settings, index, self._ends)
         self._config = config
         self._rules = settings.rules
         self.existing = existing
@@ -77,7 +78,7 @@ class LogDispatcher:
     @property
     def index_timestamp_ms(self) -> int | None:
         """Last store time in the latest index file that became full; None before."""
-        return self._derived.index.full_timestamp_ms if self._derived.index is not None else None
+        return self.derived.index.full_timestamp_ms if self.derived.index is not None else None
 
     def dispatch(self, physical_offset: int, block: bytearray, *, with_index: bool = True) -> None:
         """Dispatch a run of whole records that lies at a physical offset.
@@ -106,8 +107,8 @@ class LogDispatcher:
             rows = message_rows(batch.as_array())
             if rows.size:
                 covered += int(rows["size"].sum())
-                entries = self._derived.dispatching(rows, batch.topics, batch_bytes(batch))
-                self._derived.put_entries(entries if with_index else replace(entries, index=None))
+                entries = self.derived.dispatching(rows, batch.topics, batch_bytes(batch))
+                self.derived.put_entries(entries if with_index else replace(entries, index=None))
                 # A queue tells the checkpoint of what it was given; prepared and rolled back records are in none.
                 kinds = rows["sys_flag"] & system_flag.TRANSACTION_MASK
                 given = rows[(kinds == 0) | (kinds == system_flag.TRANSACTION_COMMIT)]
@@ -125,28 +126,17 @@ class LogDispatcher:
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The next queue offset of a queue as its files say."""
-        if self.existing is None or not self._has_files(self.existing.store, topic, queue_id):
+        name, store = (topic, queue_id), self.existing.store if self.existing is not None else None
+        if self.existing is None or store is None or not (name in store.queues or name in store.batch_queues):
             return 0
         return self.existing.queue(topic, queue_id).max_queue_offset
-
-    def sync(self) -> None:
-        """Return once everything that was dispatched is on the disk."""
-        self._derived.sync()
-
-    def finish(self, *, clean: bool) -> None:
-        """Leave queues and index as a broker does that ends cleanly, or is killed."""
-        self._derived.finish(clean=clean)
-
-    @staticmethod
-    def _has_files(store: Store, topic: str, queue_id: int) -> bool:
-        return (topic, queue_id) in store.queues or (topic, queue_id) in store.batch_queues
 
     def _ends(self, topic: str, queue_id: int, _is_batch: bool) -> QueueEnds:
         if self.existing is None:
             return QueueEnds(QueueEnd())
-        store = self.existing.store
-        extension = store.extensions.get((topic, queue_id))
-        if not self._has_files(store, topic, queue_id):
+        name, store = (topic, queue_id), self.existing.store
+        extension = store.extensions.get(name)
+        if not (name in store.queues or name in store.batch_queues):
             # The extension of a queue that is loaded without files of its own continues after its last file
             # (`ConsumeQueue#recover`). Without the directory a broker makes the queue when it needs it, and loads
             # nothing.

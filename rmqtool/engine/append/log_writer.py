@@ -24,6 +24,8 @@ BLOCK_SIZE: Final = 4 << 20
 class LogWriter:
     """The end of the log, open for appending. Offsets are physical.
 
+    What writes raises WriteError where the disk does not take it.
+
     Attributes:
         file_size: bytes of a file.
         end: after the last record that was given.
@@ -106,11 +108,7 @@ class LogWriter:
         self._close_file()
 
     def write_out(self) -> None:
-        """Write the gathered bytes to the operating system.
-
-        Raises:
-            WriteError: it does not take it.
-        """
+        """Write the gathered bytes to the operating system."""
         is_full = self._file is not None and self.room() == 0
         if not self.holds_back or not self._is_own_file or is_full:
             self._write_pending()

@@ -90,14 +90,17 @@ def message_of_line(line: bytes) -> Message | None:
         properties[KEYS] = row.keys if isinstance(row.keys, str) else " ".join(row.keys)
     if text is not None and row.physical_offset is not None and row.queue_offset is not None:
         dumped_at = row.physical_offset, row.queue_offset
+    body = _body(row)
+    if row.sys_flag is None and row.transaction not in _TRANSACTIONS:
+        raise UsageError(f"transaction is {row.transaction!r}, not one of {', '.join(_TRANSACTIONS)}")
     return Message(
         topic=row.topic,
-        body=_body(row),
+        body=body,
         queue_id=row.queue_id,
         properties=properties,
         properties_text=text.encode("utf-8", "surrogateescape") if text is not None else None,
         flag=row.flag,
-        sys_flag=row.sys_flag if row.sys_flag is not None else _transaction(row.transaction),
+        sys_flag=row.sys_flag if row.sys_flag is not None else _TRANSACTIONS[row.transaction],
         born_timestamp_ms=row.born_timestamp_ms,
         born_host=_host("born_host", row.born_host) if row.born_host is not None else DEFAULT_BORN_HOST,
         store_timestamp_ms=row.store_timestamp_ms,
@@ -156,12 +159,6 @@ _BODY_DECODERS: Final[dict[str, Callable[[msgspec.Raw], bytes]]] = {
     "hex": lambda body: bytes.fromhex(_text(body)),
     "text": lambda body: _text(body).encode("utf-8", "surrogatepass"),
 }
-
-
-def _transaction(name: str) -> int:
-    if name not in _TRANSACTIONS:
-        raise UsageError(f"transaction is {name!r}, not one of {', '.join(_TRANSACTIONS)}")
-    return _TRANSACTIONS[name]
 
 
 @lru_cache(maxsize=1024)

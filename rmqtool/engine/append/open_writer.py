@@ -73,13 +73,7 @@ def new_store(
         make_abort(sink, rules, process_id)
         dispatcher = open_dispatcher(sink, rules, config, clock)
         with StoreWriter(
-            sink,
-            rules,
-            config,
-            dispatcher,
-            dumped_from or None,
-            clock=clock,
-            from_dump=dumped_from is not None,
+            sink, rules, config, dispatcher, dumped_from or None, clock=clock, from_dump=dumped_from is not None
         ) as writer:
             writer.is_writable = _has_space(root, config)
             yield writer
@@ -129,7 +123,7 @@ def existing_store(
             dispatch_from(store, dispatcher, dispatched, end)
         if after_crash:
             # Queues have grown by what was dispatched just now, and some of them are new.
-            dispatcher.sync()
+            dispatcher.derived.sync()
             dispatcher.existing = stack.enter_context(open_reader(look(), rules))
         checkpoint = read_checkpoint(store) or Checkpoint()
         # The file that the log ends in, whatever its name looks like; None where the next record begins another one.

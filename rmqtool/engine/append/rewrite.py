@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from rmqtool.engine.append.encoder import without_record_crc
 from rmqtool.engine.append.message import Message
 from rmqtool.engine.append.validation import delay_level
 from rmqtool.engine.append.writer_config import WriterConfig
@@ -21,12 +20,7 @@ from rmqtool.engine.rules.topic_names import LMQ_PREFIX, is_kept_out
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import java_hash
-from rmqtool.formats.properties import (
-    NAME_VALUE_SEPARATOR,
-    PROPERTY_SEPARATOR,
-    decode_properties,
-    encode_properties,
-)
+from rmqtool.formats.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, decode_properties, encode_properties
 from rmqtool.formats.queue_name import QueueName
 
 CLIENT_MAP_CAPACITY: Final = 16
@@ -85,8 +79,9 @@ def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Rewri
     properties = dict(message.properties) if message.is_internal else decode_properties(text)
     prepared = RewrittenMessage(message.topic, message.queue_id, text, properties)
     if config.record_crc and names.RECORD_CRC in properties:
-        del properties[names.RECORD_CRC]
-        prepared.text = without_record_crc(text)
+        del properties[names.RECORD_CRC]  # that a client sent (`MessageUtils#deleteProperty`)
+        start = names.RECORD_CRC.encode() + b"\x01"
+        prepared.text = b"\x02".join(part for part in text.split(b"\x02") if not part.startswith(start))
     if names.WAIT in properties and rules.strips_wait and not message.is_internal:
         # Taken out of the text only: it is put back into the map, after all others, and comes back when the properties
         # are written again.
@@ -118,13 +113,6 @@ def further_queues(prepared: RewrittenMessage, rules: BrokerRules, config: Write
         else:
             queues.append(None if only_lmq else (name, prepared.queue_id))
     return queues
-
-
-def with_further_offsets(prepared: RewrittenMessage, queue_offsets: Iterable[int | None], rules: BrokerRules) -> bytes:
-    """The text with the queue offsets in those queues."""
-    properties = prepared.properties or {}
-    properties[names.MULTI_QUEUE_OFFSET] = ",".join("" if offset is None else str(offset) for offset in queue_offsets)
-    return encode_map(properties, rules, without=names.WAIT if rules.strips_wait else None)
 
 
 def encode_map(properties: Mapping[str, str], rules: BrokerRules, without: str | None = None) -> bytes:

@@ -59,6 +59,8 @@ class Group:
 class SendTopics:
     """Topics by name. A topic that is made is written to `config/topics.json` at once, as a broker does.
 
+    What makes a topic raises UnsupportedError where topics are in RocksDB, and WriteError where it cannot be written.
+
     Args:
         config: `config/topics.json` as it was read.
         groups: `config/subscriptionGroup.json` as it was read.
@@ -78,39 +80,25 @@ class SendTopics:
         self._config = config
         self._value: Mapping[Any, Any] = config.value or {}
         self._write = write
-        self._topics = _own_topics(rules, settings)
-        self._topics |= {str(name): _topic(entry) for name, entry in table_of(config, "topicConfigTable").items()}
+        self.topics = _own_topics(rules, settings)
+        self.topics |= {str(name): _topic(entry) for name, entry in table_of(config, "topicConfigTable").items()}
         self._groups = {}
         for name, row in table_of(groups, "subscriptionGroupTable").items():
             entry = row if isinstance(row, dict) else {}
             retries_max = _integer(entry, "retryMaxTimes", RETRIES_MAX)
             self._groups[str(name)] = Group(_integer(entry, "retryQueueNums", 1), retries_max)
 
-    def find(self, topic: str) -> SendTopic | None:
-        """The topic; None if the broker does not know it."""
-        return self._topics.get(topic)
-
     def create_for_send(self, topic: str) -> SendTopic | None:
-        """Make a topic that a producer sent to, after the model; None where the model is not there to be inherited.
-
-        Raises:
-            UnsupportedError: the topics are in RocksDB.
-            WriteError: `config/topics.json` cannot be written.
-        """
-        model = self._topics.get(MODEL_TOPIC)
+        """Make a topic that a producer sent to, after the model; None where the model is not there to be inherited."""
+        model = self.topics.get(MODEL_TOPIC)
         if model is None or not self._settings.creates_topics or not model.permission & INHERIT:
             return None
         queue_count = max(0, min(CLIENT_QUEUE_COUNT, model.write_queue_count))
         return self._create(topic, queue_count, model.permission & ~INHERIT)
 
     def find_or_create(self, topic: str, queue_count: int) -> SendTopic:
-        """A retry or dead letter topic, or one of transactions, which a broker makes for itself.
-
-        Raises:
-            UnsupportedError: the topics are in RocksDB.
-            WriteError: `config/topics.json` cannot be written.
-        """
-        return self._topics.get(topic) or self._create(topic, queue_count, READ | WRITE)
+        """A retry or dead letter topic, or one of transactions, which a broker makes for itself."""
+        return self.topics.get(topic) or self._create(topic, queue_count, READ | WRITE)
 
     def group(self, name: str) -> Group | None:
         """A group; one that nobody knew is made, if the broker makes groups of this name."""
@@ -137,7 +125,7 @@ class SendTopics:
             "topicConfigTable": {**(table if isinstance(table, dict) else {}), topic: entry},
         }
         self._write(TOPICS, config_bytes(self._value, indent="\t"))
-        created = self._topics[topic] = _topic(entry)
+        created = self.topics[topic] = _topic(entry)
         return created
 
 

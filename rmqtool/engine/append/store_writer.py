@@ -76,10 +76,11 @@ def make_abort(sink: FileSink, rules: BrokerRules, process_id: int | None = None
 class StoreWriter:
     """A store under the broker's lock, which the caller holds. Puts are reported as safe by `sync` only.
 
+    A put raises WriteError where the disk does not take it; the store is left as a crashed one. `abort` is there
+    already (`make_abort`), and goes with a clean stop.
+
     Attributes:
         is_writable: False makes it read-only, as a full disk does.
-
-    `abort` is there already (`make_abort`), and goes with a clean stop.
 
     Args:
         log_end: physical offset at which the log continues; None for a store without a log file.
@@ -133,11 +134,7 @@ class StoreWriter:
         return self._log.end
 
     def put(self, message: Message | MessageBatch) -> PutResult:
-        """Put a message or a batch.
-
-        Raises:
-            WriteError: the disk does not take it; the store is left as a crashed one.
-        """
+        """Put a message or a batch."""
         return self.put_all([message])[0]
 
     def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
@@ -148,9 +145,6 @@ class StoreWriter:
         """Put several; with synchronous flush each one is on the disk before the next.
 
         Of many plain messages the results are `WrittenMessages`, which cost nothing until they are looked at.
-
-        Raises:
-            WriteError: the disk does not take it; the store is left as a crashed one.
         """
         if (refused := self._refusal()) is not None:
             return [refused] * len(messages)
@@ -197,15 +191,10 @@ class StoreWriter:
         return refused
 
     def put_columns(self, columns: MessageColumns) -> ColumnAppender | None:
-        """Put plain messages as columns; None, and nothing written, where one of them is not plain.
-
-        Raises:
-            WriteError: the disk does not take it; the store is left as a crashed one.
-        """
-        if self._config.replication.role != SYNCHRONOUS and self._refusal() is None:
-            put = self._putter.put_columns(columns)
-        else:
-            put = None
+        """Put plain messages as columns; None, and nothing written, where one of them is not plain."""
+        if self._config.replication.role == SYNCHRONOUS or self._refusal() is not None:
+            return None
+        put = self._putter.put_columns(columns)
         if put is not None and put.store_timestamps_ms.size:
             self._last_store_timestamp_ms = int(put.store_timestamps_ms[-1])
             if self._config.synchronous_flush:
@@ -230,8 +219,8 @@ class StoreWriter:
         """Return once everything that was put is on the disk: it survives the end of the machine."""
         self._log.sync()
         if self._crash_step is None or self._crash_step is CrashStep.CHECKPOINT:
-            self._dispatcher.sync()
             before, dispatcher = self._checkpoint, self._dispatcher
+            dispatcher.derived.sync()
             consumequeue_offset = before.consumequeue_physical_offset
             if self.rules.checkpoint_after_queue_flush:
                 consumequeue_offset = dispatcher.last_physical_offset or consumequeue_offset
@@ -273,7 +262,7 @@ class StoreWriter:
             if last:
                 self._dispatcher.dispatch(begin, block[:last])
             self._dispatcher.dispatch(begin + last, block[last:], with_index=False)
-        self._dispatcher.finish(clean=not crash)
+        self._dispatcher.derived.finish(clean=not crash)
         if crash and self._crash_step is CrashStep.CHECKPOINT:
             self.sync()
         if not crash:
@@ -315,7 +304,6 @@ def state_refusal(
     """Why the store takes no message at all; None if it does.
 
     Args:
-        is_open: it was not shut down.
         is_writable: neither a full disk nor a failed write made it read-only (`RunningFlags#isWriteable`).
     """
     reason = None

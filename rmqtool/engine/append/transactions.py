@@ -6,7 +6,7 @@ Broker: `EndTransactionProcessor`, `TransactionalMessageBridge`, `TransactionalM
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rmqtool.engine.append.client_settings import ClientSettings
@@ -52,29 +52,21 @@ def message_again(
     )
 
 
+@dataclass(eq=False)
 class TransactionEnds:
     """Ends half messages.
 
     Args:
-        put: the store.
         read: the record at a physical offset with its body, None for none.
         clock: now, in ms since the epoch.
     """
 
-    def __init__(
-        self,
-        rules: BrokerRules,
-        settings: ClientSettings,
-        put: Callable[[Message | MessageBatch], PutResult],
-        read: Callable[[int], tuple[Record, bytes] | None],
-        clock: Callable[[], int],
-    ) -> None:
-        self._rules = rules
-        self._settings = settings
-        self._put = put
-        self._read = read
-        self._clock = clock
-        self._ended: dict[int, list[str]] = {}
+    _rules: BrokerRules
+    _settings: ClientSettings
+    _put: Callable[[Message | MessageBatch], PutResult]
+    _read: Callable[[int], tuple[Record, bytes] | None]
+    _clock: Callable[[], int]
+    _ended: dict[int, list[str]] = field(default_factory=dict)
 
     def end(self, physical_offset: int, *, commit: bool, group: str | None = None) -> list[PutResult]:
         """Commit a half message, or roll it back; its final message, if there is one, and its operation record.

@@ -106,13 +106,6 @@ def is_kept_from_clients(topic: str, rules: BrokerRules) -> bool:
     return rules.refuses_system_topics and topic in own
 
 
-def size_refusal(record_size: int, body_length: int, config: WriterConfig) -> str | None:
-    """Why the encoder refuses a message for its size (`MessageExtEncoder#encode`)."""
-    if body_length > config.message_size_max or record_size > config.message_size_max + 65536:
-        return f"a message of more than {config.message_size_max} bytes"
-    return None
-
-
 def delay_level(message: Message) -> int:
     """The delay level that a message asks for; 0 for none."""
     text = message.properties.get(names.DELAY_LEVEL)
@@ -120,9 +113,7 @@ def delay_level(message: Message) -> int:
 
 
 def _no_directory(topic: str) -> str | None:
-    """Refusal of a topic whose queues would be outside the store, or nowhere, though a broker's store
-    takes any topic.
-    """
+    """Refusal of a topic whose queues would lie outside the store, or nowhere; a broker's store takes any topic."""
     if "/" in topic or "\0" in topic or topic in ("", ".", ".."):
         return "a topic that cannot be the name of a directory"
     if len(topic.encode("utf-8", "surrogatepass")) > DIRECTORY_NAME_MAX:

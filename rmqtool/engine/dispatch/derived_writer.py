@@ -7,7 +7,7 @@ knows of, so that a new store, a store that is continued and one that is made ag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Final, cast
 
 from rmqtool.engine.dispatch.extension_writer import ExtensionEnd, ExtensionWriter
@@ -83,59 +83,46 @@ QueueEndOf = Callable[[str, int, bool], QueueEnds]
 """The ends of a queue by (topic, queue id, whether it is a batch queue)."""
 
 
-def no_queues(_topic: str, _queue_id: int, _is_batch: bool) -> QueueEnds:
-    """The ends in a store that has no queues yet."""
-    return QueueEnds(QueueEnd())
-
-
 @dataclass(frozen=True)
 class _Queue:
     writer: QueueWriter
     extension: ExtensionWriter | None
 
 
+@dataclass(eq=False)
 class DerivedWriter:
-    """The derived files of one store.
+    """The derived files of one store; none is opened before it is written.
+
+    What writes raises WriteError where the sink does not take it.
 
     Attributes:
+        index: None where no index is to be written (`messageIndexEnable`).
+        ends: those of the queues that are there; by default there is none yet.
+        with_queues: False writes the index only.
+        wants: tells by (topic, queue id) which queues are written; None writes all.
+        make_queue, make_batch: make the writer of a plain or a batch queue, with the arguments of their classes.
         dispatching: what `put_entries` is given comes from it.
         refused: why nothing is written for a queue, by (topic, queue id): its name leads out of the store.
     """
 
-    def __init__(
-        self,
-        sink: TrackingSink,
-        sizes: DerivedSizes,
-        settings: DispatchSettings,
-        index: IndexWriter | None,
-        ends: QueueEndOf = no_queues,
-        *,
-        with_queues: bool = True,
-        wants: Callable[[str, int], bool] | None = None,
-        make_queue: Callable[..., QueueWriter] = QueueWriter,
-        make_batch: Callable[..., BatchQueueWriter] = BatchQueueWriter,
-    ) -> None:
-        """Open nothing yet.
+    _sink: TrackingSink
+    _sizes: DerivedSizes
+    _settings: DispatchSettings
+    index: IndexWriter | None
+    ends: QueueEndOf = lambda *_: QueueEnds(QueueEnd())
+    _: KW_ONLY
+    with_queues: InitVar[bool] = True
+    wants: Callable[[str, int], bool] | None = None
+    make_queue: Callable[..., QueueWriter] = QueueWriter
+    make_batch: Callable[..., BatchQueueWriter] = BatchQueueWriter
+    refused: dict[QueueName, str] = field(default_factory=dict)
+    _queues: dict[QueueKey, _Queue] = field(default_factory=dict)
+    _batch_queues: dict[QueueKey, BatchQueueWriter] = field(default_factory=dict)
+    _held: dict[TypedQueueKey, list[QueueEntries]] = field(default_factory=dict)
+    _held_rows: int = 0
 
-        Args:
-            index: None where no index is to be written (`messageIndexEnable`).
-            with_queues: False writes the index only.
-            wants: tells by (topic, queue id) which queues are written; None writes all.
-            make_queue, make_batch: make the writer of a plain or a batch queue, with the arguments of their classes.
-        """
-        self._sink = sink
-        self._sizes = sizes
-        self._settings = settings
-        self.dispatching = EntrySelector(settings, with_queues, index is not None)
-        self.index = index
-        self._ends = ends
-        self._wants = wants
-        self._make_queue, self._make_batch = make_queue, make_batch
-        self._queues: dict[QueueKey, _Queue] = {}
-        self._batch_queues: dict[QueueKey, BatchQueueWriter] = {}
-        self._held: dict[TypedQueueKey, list[QueueEntries]] = {}
-        self._held_rows = 0
-        self.refused: dict[QueueName, str] = {}
+    def __post_init__(self, with_queues: bool) -> None:
+        self.dispatching = EntrySelector(self._settings, with_queues, self.index is not None)
 
     def queues(self) -> Iterator[tuple[str, int, QueueWriter | BatchQueueWriter]]:
         """The queues that were opened, as (topic, queue id, writer)."""
@@ -145,17 +132,13 @@ class DerivedWriter:
             yield decode_java_utf8(topic), queue_id, batch
 
     def put(self, rows: Rows, topics: Sequence[bytes], texts: RowBytes) -> None:
-        """Dispatch rows of the log, which follow those of the call before. Nothing need be written before `flush`.
-
-        Raises:
-            WriteError: the sink does not take it.
-        """
+        """Dispatch rows of the log, which follow those of the call before. Nothing need be written before `flush`."""
         self.put_entries(self.dispatching(rows, topics, texts))
 
     def put_entries(self, entries: DerivedEntries) -> None:
         """Enter the entries from `dispatching`, in the order of the log, as `put` does."""
         for group in entries.queues:
-            if self._wants is not None and not self._wants(decode_java_utf8(group.topic), group.queue_id):
+            if self.wants is not None and not self.wants(decode_java_utf8(group.topic), group.queue_id):
                 continue
             self._held.setdefault((group.topic, group.queue_id, group.is_batch), []).append(group)
         self._held_rows += entries.row_count
@@ -165,30 +148,18 @@ class DerivedWriter:
             self.index.put(entries.index)
 
     def flush(self) -> None:
-        """Write everything that was put, the index's current file whole.
-
-        Raises:
-            WriteError: the sink does not take it.
-        """
+        """Write everything that was put, the index's current file whole."""
         self._flush_queues()
         if self.index is not None:
             self.index.flush()
 
     def sync(self) -> None:
-        """Return once everything that was put is on the disk.
-
-        Raises:
-            WriteError: the sink does not take it.
-        """
+        """Return once everything that was put is on the disk."""
         self.flush()
         self._sink.sync_written()
 
     def finish(self, *, clean: bool) -> None:
-        """Leave the files as a broker does that ends cleanly, or is killed.
-
-        Raises:
-            WriteError: the sink does not take it.
-        """
+        """Leave the files as a broker does that ends cleanly, or is killed."""
         self._flush_queues()
         if self.index is not None:
             self.index.finish(clean=clean)
@@ -221,12 +192,12 @@ class DerivedWriter:
         directory = self._directory(QUEUES, key)
         if directory is None:
             return None
-        ends = self._ends(decode_java_utf8(key[0]), key[1], False)
+        ends = self.ends(decode_java_utf8(key[0]), key[1], False)
         extension = None
         if self._sizes.extension is not None:
             place = EXTENSIONS + directory.removeprefix(QUEUES)
             extension = ExtensionWriter(self._sink, place, self._sizes.extension, ends.extension)
-        writer = self._make_queue(self._sink, directory, self._sizes.queue, self._settings.rules, ends.queue)
+        writer = self.make_queue(self._sink, directory, self._sizes.queue, self._settings.rules, ends.queue)
         self._queues[key] = _Queue(writer, extension)
         return self._queues[key]
 
@@ -234,8 +205,8 @@ class DerivedWriter:
         directory = self._directory(BATCH_QUEUES, key)
         if directory is None:
             return None
-        end = self._ends(decode_java_utf8(key[0]), key[1], True).queue
-        self._batch_queues[key] = self._make_batch(self._sink, directory, self._sizes.batch, end)
+        end = self.ends(decode_java_utf8(key[0]), key[1], True).queue
+        self._batch_queues[key] = self.make_batch(self._sink, directory, self._sizes.batch, end)
         return self._batch_queues[key]
 
     def _directory(self, root: str, key: QueueKey) -> str | None:

@@ -58,11 +58,7 @@ class ExtensionWriter(StreamWriter):
         return ExtensionEnd(self._last_start, self._end)
 
     def put(self, tags_codes: Int64s, store_timestamps_ms: Int64s) -> Int64s:
-        """Store units; the addresses that stand for them in the queue.
-
-        Raises:
-            WriteError: the sink does not take it.
-        """
+        """Store units; the addresses that stand for them in the queue."""
         units = np.zeros(tags_codes.size, _UNIT)
         units["size"] = EXTENSION_HEAD_SIZE
         units["tags_code"] = tags_codes

@@ -62,15 +62,15 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: B
     Args:
         topics: names by the rows' topic numbers.
     """
-    return _numbered_entries(rows, topics, texts, rules).entries
+    return _numbered_entries(rows, topics, texts, rules)[0]
 
 
 def batch_entries(batch: Batch, rows: Any, rules: BrokerRules) -> IndexEntries:
     """The entries of a batch's rows, or of a part of them; results for all of them are reused."""
     keys = batch.keys
     if (batch.is_noted or isinstance(rows, RowColumns)) and (keys is None or keys.version != rules.version):
-        numbered = _numbered_entries(batch.as_array(), batch.topics, batch_bytes(batch), rules)
-        keys = batch.keys = KeyHashes(rules.version, numbered.entries.key_hashes, numbered.numbers)
+        entries, numbers = _numbered_entries(batch.as_array(), batch.topics, batch_bytes(batch), rules)
+        keys = batch.keys = KeyHashes(rules.version, entries.key_hashes, numbers)
     if keys is None or keys.version != rules.version:
         return index_entries(rows, batch.topics, batch_bytes(batch), rules)
     all_messages = message_rows(batch.as_array()) if batch.plain is None else batch.plain.rows
@@ -93,14 +93,10 @@ def joined_index_entries(parts: Sequence[IndexEntries]) -> IndexEntries:
     )
 
 
-class _NumberedEntries(NamedTuple):
-    """Entries, each with the number of its row among those that count."""
-
-    entries: IndexEntries
-    numbers: NDArray[Any]
-
-
-def _numbered_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: BrokerRules) -> _NumberedEntries:
+def _numbered_entries(
+    rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: BrokerRules
+) -> tuple[IndexEntries, NDArray[Any]]:
+    """Entries, and for each the number of its row among those that count."""
     if is_worth(rows.size, COMPILED_FROM_ROWS):
         compiled = _compiled_entries(rows, topics, texts, rules)
         if compiled is not None:
@@ -123,13 +119,13 @@ def _numbered_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rule
         of_rows, hashes = of_rows[order], hashes[order]
     ends_without = rows.size > 0 and (of_rows.size == 0 or int(of_rows[-1]) != rows.size - 1)
     offsets, times_ms = rows["physical_offset"][of_rows], rows["store_timestamp_ms"][of_rows]
-    return _NumberedEntries(IndexEntries(hashes, offsets, times_ms, ends_without), of_rows.astype(np.int32))
+    return IndexEntries(hashes, offsets, times_ms, ends_without), of_rows.astype(np.int32)
 
 
 def _compiled_entries(
     rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: BrokerRules
-) -> _NumberedEntries | None:
-    """Entries by the compiled kernel; None where a text is not ASCII or is outside the buffer."""
+) -> tuple[IndexEntries, NDArray[Any]] | None:
+    """The same by the compiled kernel; None where a text is not ASCII or is outside the buffer."""
     buffer = texts.buffer
     # Other kinds of arrays would each have to be compiled for.
     if not (buffer.flags.writeable and buffer.flags.c_contiguous and rows.flags.c_contiguous and rows.flags.writeable):
@@ -143,8 +139,7 @@ def _compiled_entries(
     )  # fmt: skip
     if count < 0:
         return None
-    entries = IndexEntries(hashes[:count], offsets[:count], times_ms[:count], ends_without)
-    return _NumberedEntries(entries, numbers[:count])
+    return IndexEntries(hashes[:count], offsets[:count], times_ms[:count], ends_without), numbers[:count]
 
 
 def _hashed(

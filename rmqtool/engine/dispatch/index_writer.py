@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -112,55 +112,41 @@ def carried_header(full: IndexHeader) -> IndexHeader:
     return IndexHeader(time_ms, time_ms, offset, offset)
 
 
+@dataclass(eq=False)
 class IndexWriter:
-    """The index of a store. Memory: 4 bytes per slot, and the entries of one call.
+    """The index of a store, continued or begun. Memory: 4 bytes per slot, and the entries of one call.
+
+    What writes raises WriteError where the sink does not take it; no file is made before the first record.
 
     Attributes:
+        slot_count: the broker's `maxHashSlotNum`.
+        entry_count: its `maxIndexNum`; a file holds one entry fewer.
+        clock_ms: tells the time, of which the name of a new file is made.
         current: the file that entries go to.
+        passes_over_times: take a file's times from records with possible ones. A broker takes them as they are, and
+            finds no key of a file that begins before 1970.
         full_paths: files that became full since this writer began.
         full_timestamp_ms: last store time in the latest of them, which is what the checkpoint holds; None before.
     """
 
-    def __init__(
-        self,
-        sink: FileSink,
-        slot_count: int,
-        entry_count: int,
-        rules: BrokerRules,
-        clock_ms: Callable[[], int],
-        current: OpenIndexFile | None = None,
-        *,
-        passes_over_times: bool = False,
-    ) -> None:
-        """Continue with the current file, or begin; no file is made before the first record.
+    _sink: FileSink
+    slot_count: int
+    entry_count: int
+    _rules: BrokerRules
+    clock_ms: Callable[[], int]
+    current: OpenIndexFile | None = None
+    passes_over_times: bool = field(default=False, kw_only=True)
+    full_timestamp_ms: int | None = None
+    full_paths: list[str] = field(default_factory=list)
+    _begins_open: bool = False
+    """True while no record has given the current file's start."""
 
-        Args:
-            slot_count: the broker's `maxHashSlotNum`.
-            entry_count: its `maxIndexNum`; a file holds one entry fewer.
-            clock_ms: tells the time, of which the name of a new file is made.
-            passes_over_times: take a file's times from records with possible ones. A broker takes them as they are, and
-                finds no key of a file that begins before 1970.
-        """
-        assert slot_count > 0, slot_count
-        assert entry_count > 1, entry_count
-        self._sink = sink
-        self._slot_count = slot_count
-        self._entry_count = entry_count
-        self._rules = rules
-        self._clock_ms = clock_ms
-        self.current = current
-        self._passes_over_times = passes_over_times
-        self._begins_open = False
-        """True while no record has given the current file's start."""
-        self.full_timestamp_ms: int | None = None
-        self.full_paths: list[str] = []
+    def __post_init__(self) -> None:
+        assert self.slot_count > 0, self.slot_count
+        assert self.entry_count > 1, self.entry_count
 
     def put(self, entries: IndexEntries) -> None:
-        """Enter records.
-
-        Raises:
-            WriteError: the sink does not take it.
-        """
+        """Enter records."""
         # Each entry raises the header's end to its own record, and a record below that end is left out.
         offsets = entries.physical_offsets
         end = self.current.header.end_physical_offset if self.current is not None else 0
@@ -175,7 +161,7 @@ class IndexWriter:
         at, count = 0, entries.physical_offsets.size
         while at < count:
             file = self._file_with_room()
-            part = slice(at, min(count, at + self._entry_count - file.header.next_entry_number))
+            part = slice(at, min(count, at + self.entry_count - file.header.next_entry_number))
             self._append(
                 file, entries.key_hashes[part], entries.physical_offsets[part], entries.store_timestamps_ms[part]
             )
@@ -184,11 +170,7 @@ class IndexWriter:
             self._file_with_room()
 
     def flush(self) -> None:
-        """Write slots and header of the current file.
-
-        Raises:
-            WriteError: the sink does not take it.
-        """
+        """Write slots and header of the current file."""
         file = self.current
         if file is None:
             return
@@ -201,11 +183,7 @@ class IndexWriter:
         self._sink.write_at(file.path, 0, header.build())
 
     def finish(self, *, clean: bool) -> None:
-        """Leave the files as a broker does that ends cleanly, or is killed.
-
-        Raises:
-            WriteError: the sink does not take it.
-        """
+        """Leave the files as a broker does that ends cleanly, or is killed."""
         if self.current is not None and clean and self._rules.index_flushed_at_stop:
             self.current.stored_entry_number = self.current.header.next_entry_number
         self.flush()
@@ -215,7 +193,7 @@ class IndexWriter:
         file = self.current
         carried = IndexHeader()
         if file is not None:
-            if file.header.next_entry_number < self._entry_count:
+            if file.header.next_entry_number < self.entry_count:
                 return file
             file.stored_entry_number = file.header.next_entry_number
             self.flush()
@@ -223,15 +201,15 @@ class IndexWriter:
             last = file.header
             self.full_timestamp_ms = last.end_timestamp_ms
             carried = carried_header(last)
-        path = path_behind(file.path if file is not None else "", self._clock_ms())
-        self._sink.create(path, file_size(self._slot_count, self._entry_count))
-        self.current = OpenIndexFile(path, carried, np.zeros(self._slot_count, np.int32))
+        path = path_behind(file.path if file is not None else "", self.clock_ms())
+        self._sink.create(path, file_size(self.slot_count, self.entry_count))
+        self.current = OpenIndexFile(path, carried, np.zeros(self.slot_count, np.int32))
         return self.current
 
     def _append(self, file: OpenIndexFile, hashes: Int32s, physical_offsets: Int64s, timestamps_ms: Int64s) -> None:
         header, count = file.header, hashes.size
         is_first = header.next_entry_number <= 1
-        times_ms = possible_times(timestamps_ms) if self._passes_over_times else timestamps_ms
+        times_ms = possible_times(timestamps_ms) if self.passes_over_times else timestamps_ms
         begins = (header.begin_timestamp_ms, header.begin_timestamp_ms)
         if is_first:
             header = replace(header, begin_physical_offset=int(physical_offsets[0]))
@@ -244,7 +222,7 @@ class IndexWriter:
         number = header.next_entry_number
         entries = IndexEntries(hashes, physical_offsets, timestamps_ms, ends_without=False)
         raw, newly_used = enter(file, number, entries, begins)
-        self._sink.write_at(file.path, entry_position(number, self._slot_count), raw)
+        self._sink.write_at(file.path, entry_position(number, self.slot_count), raw)
         file.header = replace(
             header,
             end_timestamp_ms=int(times_ms[-1]) if times_ms.size else header.end_timestamp_ms,

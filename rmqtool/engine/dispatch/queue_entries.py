@@ -21,13 +21,7 @@ from rmqtool.engine.queues.stored_units import StoredUnits
 from rmqtool.engine.rules.broker_rules import BrokerRules, MultiDispatch
 from rmqtool.engine.rules.topic_names import LMQ_PREFIX, is_kept_out
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.formats.properties import (
-    INNER_BASE,
-    INNER_COUNT,
-    MULTI_DISPATCH,
-    MULTI_QUEUE_OFFSET,
-    decode_properties,
-)
+from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, decode_properties
 from rmqtool.formats.queue_name import QueueName, TypedQueueKey
 from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.quantities import JAVA_LONG_MAX
@@ -141,12 +135,7 @@ class QueueEntries(NamedTuple):
 
 
 def queue_entries(
-    rows: AnyRows,
-    topics: Sequence[bytes],
-    texts: RowBytes,
-    settings: DispatchSettings,
-    *,
-    by_bytes: bool = False,
+    rows: AnyRows, topics: Sequence[bytes], texts: RowBytes, settings: DispatchSettings, *, by_bytes: bool = False
 ) -> list[QueueEntries]:
     """The entries of all queues that the rows reach, each queue once.
 
@@ -167,27 +156,17 @@ def queue_entries(
     all_of = _expanded(rows, numbers, topics, texts, settings, batch_numbers)
     order, bounds = _grouped(all_of.numbers, all_of.queue_ids)
     row_numbers = all_of.rows[order]
-    queue_offsets, own = all_of.queue_offsets[order], all_of.own[order]
-    physical_offsets, sizes = column["physical_offset"][row_numbers], column["size"][row_numbers]
-    tags_codes, timestamps = column["tags_code"][row_numbers], column["store_timestamp_ms"][row_numbers]
-    batch_sizes = all_of.batch_sizes[row_numbers]
+    in_order: Sequence[Any] = (
+        all_of.queue_offsets[order],
+        *(column[name][row_numbers] for name in ("physical_offset", "size", "tags_code", "store_timestamp_ms")),
+        all_of.batch_sizes[row_numbers],
+        all_of.own[order],
+    )
     groups = []
     for start, end in pairwise(bounds):
-        number, part = int(all_of.numbers[order[start]]), slice(start, end)
-        groups.append(
-            QueueEntries(
-                all_of.names[number],
-                int(all_of.queue_ids[order[start]]),
-                number in batch_numbers,
-                queue_offsets[part],
-                physical_offsets[part],
-                sizes[part],
-                tags_codes[part],
-                timestamps[part],
-                batch_sizes[part],
-                own[part],
-            )
-        )
+        number, queue_id = int(all_of.numbers[order[start]]), int(all_of.queue_ids[order[start]])
+        part = [values[start:end] for values in in_order]
+        groups.append(QueueEntries(all_of.names[number], queue_id, number in batch_numbers, *part))
     return groups
 
 
@@ -230,11 +209,7 @@ def _expanded(
     settings: DispatchSettings,
     batch_numbers: set[int],
 ) -> _Expanded:
-    """The entries of the rows: the own one of each, then those of the further queues that it names.
-
-    Args:
-        numbers: the topic of each row.
-    """
+    """The entries of rows with these topics: the own one of each, then those of further queues that it names."""
     column = by_name(rows)
     queue_offsets = np.array(column["queue_offset"], np.int64)
     batch_sizes = np.ones(rows.size, np.int32)
@@ -402,12 +377,11 @@ class EntryExtractor:
         """The entries of each queue, each queue once."""
         self._group(self._rows.rows(self._grouped), NO_TEXTS)
         self._grouped = self.row_count
-        return [parts[0] if len(parts) == 1 else joined_entries(parts) for parts in self._queues.values()]
+        return list(map(joined_entries, self._queues.values()))
 
     def clear(self) -> None:
         """Forget the chunk."""
-        self._queues, self._grouped = {}, 0
-        self._rows.clear()
+        self._queues, self._grouped, self._rows.count = {}, 0, 0
 
     def _group(self, rows: AnyRows, texts: RowBytes) -> None:
         assert self._settings is not None, "nobody wanted to know the queues"

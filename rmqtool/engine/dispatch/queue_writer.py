@@ -58,7 +58,10 @@ def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
 
 
 class StreamWriter:
-    """A stream that is cut into files of one size, as queues and their extensions are."""
+    """A stream that is cut into files of one size, as queues and their extensions are.
+
+    What writes raises WriteError where the sink does not take it.
+    """
 
     def __init__(
         self, sink: FileSink, directory: str, file_size: int, last_file: tuple[int | None, str | None], end: int
@@ -152,9 +155,6 @@ class QueueWriter(UnitWriter):
         Args:
             entries: in log order.
             tags_codes: what stands in the units instead of the entries' own, as addresses in the extension.
-
-        Raises:
-            WriteError: the sink does not take it.
         """
         units = np.empty(entries.physical_offsets.size, _UNIT)
         units["physical_offset"] = entries.physical_offsets
@@ -235,11 +235,7 @@ class BatchQueueWriter(UnitWriter):
         super().__init__(sink, directory, file_size, BATCH_UNIT_SIZE, end)
 
     def put(self, entries: QueueEntries) -> None:
-        """Enter records, in log order.
-
-        Raises:
-            WriteError: the sink does not take it.
-        """
+        """Enter records, in log order."""
         begins = entries.physical_offsets
         if self.first_queue_offset is None and begins.size:
             self.first_queue_offset = int(entries.queue_offsets[0])

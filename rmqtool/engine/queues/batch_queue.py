@@ -7,10 +7,12 @@ Broker: `BatchConsumeQueue#recover`, `#reviseMaxAndMinOffsetInQueue`, `#correctM
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from rmqtool.engine.queues.loaded_files import LoadedFiles
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import BATCH, Boundary, QueueUnit, whole_units
 from rmqtool.engine.rules.broker_rules import BrokerRules, TimeLookup
 from rmqtool.engine.segments.log import Log
@@ -33,23 +35,23 @@ class BatchUnit(NamedTuple):
     reserved: int
 
 
-class BatchQueue:
+@dataclass(eq=False)
+class BatchQueue(Queue):
     """A loaded queue of 46-byte units."""
 
-    def __init__(self, topic: str, queue_id: int, loaded: LoadedFiles, rules: BrokerRules, log_minimum: int) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.unit_size = BATCH_UNIT_SIZE
-        self.loaded = loaded
-        self._rules = rules
-        self._log_minimum = log_minimum
+    topic: str
+    queue_id: int
+    loaded: LoadedFiles
+    _rules: BrokerRules
+    _log_minimum: int
+    unit_size: ClassVar[int] = BATCH_UNIT_SIZE
 
     @cached_property
     def max_queue_offset(self) -> int:
         """Queue offset after the last message; read from the last file that holds a unit, of the last two."""
         for segment in self.loaded.segments[:-3:-1]:
             if self.loaded.length(segment):
-                last = self.last_unit(segment)
+                last = self.unit(segment, self.loaded.length(segment) - BATCH_UNIT_SIZE)
                 return last.base_queue_offset + last.batch_size
         return 0
 
@@ -88,16 +90,7 @@ class BatchQueue:
             for unit in self._raw_units(segment, position)
         )
 
-    def unit_at(self, queue_offset: int) -> QueueUnit | None:
-        """The unit that holds a queue offset; None where the broker gives none."""
-        return next(self.units_from(queue_offset) or iter(()), None)
-
-    def next_file_queue_offset(self, queue_offset: int) -> int:  # noqa: ARG002 - part of what every queue answers
-        """Always 0: the broker does not know it for this kind of queue (`BatchConsumeQueue#rollNextFile`)."""
-        return 0
-
     def last_record(self) -> tuple[int, int] | None:
-        """Physical offset and size of the record of the last unit; None without units."""
         position = self.loaded.last_unit_position()
         return self.unit(*position)[:2] if position is not None else None
 
@@ -111,10 +104,6 @@ class BatchQueue:
     def unit(self, segment: Segment, position: int) -> BatchUnit:
         """The unit at a position of a file."""
         return BatchUnit(*BATCH.unpack(self.loaded.read(segment, position, BATCH_UNIT_SIZE)))
-
-    def last_unit(self, segment: Segment) -> BatchUnit:
-        """The last unit of a file that holds some."""
-        return self.unit(segment, self.loaded.length(segment) - BATCH_UNIT_SIZE)
 
     def _raw_units(self, segment: Segment, position: int) -> Iterator[BatchUnit]:
         while block := whole_units(self.loaded.read(segment, position, READ_UNITS * BATCH_UNIT_SIZE), BATCH_UNIT_SIZE):
@@ -155,7 +144,7 @@ class BatchQueue:
             ),
             holding[0],
         )
-        last = self.last_unit(segment)
+        last = self.unit(segment, self.loaded.length(segment) - BATCH_UNIT_SIZE)
         if timestamp_ms >= last.store_timestamp_ms:
             return last.base_queue_offset
         low, high = 0, self.loaded.length(segment) // BATCH_UNIT_SIZE - 1

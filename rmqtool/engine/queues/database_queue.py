@@ -7,16 +7,17 @@ Broker: `RocksDBConsumeQueue`, `RocksDBConsumeQueueStore#getOffsetInQueueByTime`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import Boundary, QueueUnit
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import UNIT_SIZE
-from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.databases.queue_database import StoredEnd, StoredEnds
 
 if TYPE_CHECKING:
@@ -31,27 +32,19 @@ ShortUnits = Mapping[int, int | None]
 """As `QueueDatabase.short_units`."""
 
 
-class DatabaseQueue:
+@dataclass(eq=False)
+class DatabaseQueue(Queue):
     """A queue whose units are rows of a database."""
 
-    def __init__(
-        self,
-        name: QueueName,
-        ends: StoredEnds,
-        between: Between,
-        rules: BrokerRules,
-        log_minimum: int,
-        short_units: ShortUnits,
-    ) -> None:
-        self.topic, self.queue_id = name
-        self.unit_size = UNIT_SIZE
-        """Unit size in the broker's calculations, though a unit has more bytes here."""
-        self.loaded = None
-        self.ends = ends
-        self._between = between
-        self._short_units = short_units
-        self._rules = rules
-        self._log_minimum = log_minimum
+    topic: str
+    queue_id: int
+    ends: StoredEnds
+    _between: Between
+    _rules: BrokerRules
+    _log_minimum: int
+    _short_units: ShortUnits
+    loaded: None = None
+    unit_size: ClassVar[int] = UNIT_SIZE  # though a unit has more bytes here
 
     @cached_property
     def max_queue_offset(self) -> int:
@@ -116,11 +109,7 @@ class DatabaseQueue:
 
     def unit_at(self, queue_offset: int) -> QueueUnit | None:
         row = self.row(queue_offset) if queue_offset < self.max_queue_offset else None
-        return None if row is None else _unit(row.item())
-
-    def next_file_queue_offset(self, queue_offset: int) -> int:  # noqa: ARG002 - part of what every queue answers
-        """Always 0: there are no files (`RocksDBConsumeQueue#rollNextFile`)."""
-        return 0
+        return None if row is None else QueueUnit(*row.item()[:4])
 
     def last_record(self) -> tuple[int, int] | None:
         row = self.row(self.max_queue_offset - 1)
@@ -184,7 +173,7 @@ class DatabaseQueue:
             for row in self._between(queue_offset, end).tolist():
                 if row[0] != queue_offset:
                     break
-                yield _unit(row)
+                yield QueueUnit(*row[:4])
                 queue_offset += 1
             if queue_offset < end:
                 if self._rules.rocksdb_pull_reads_on:
@@ -195,8 +184,3 @@ class DatabaseQueue:
     def _time(self, queue_offset: int) -> int | None:
         row = self.row(queue_offset)
         return None if row is None else int(row["store_timestamp_ms"])
-
-
-def _unit(row: tuple[int, ...]) -> QueueUnit:
-    queue_offset, physical_offset, record_size, tags_code, _ = row
-    return QueueUnit(queue_offset, physical_offset, record_size, tags_code)

@@ -29,9 +29,6 @@ _BLOCK: Final = 1 << 20
 def chain_end(path: str, file_size: int, files: OpenFiles) -> tuple[int, bool]:
     """Where the units end that a load walks over, and whether it fails there, for a length leads out of the file.
 
-    Args:
-        file_size: bytes of the file.
-
     Raises:
         UnreadableError: the file cannot be read.
     """
@@ -51,6 +48,8 @@ def chain_end(path: str, file_size: int, files: OpenFiles) -> tuple[int, bool]:
 class QueueExtension:
     """Looks up addresses in the extension files of one queue.
 
+    Every method raises UnreadableError where the disk does not give what it reads.
+
     Attributes:
         written: units that dispatch has added since the extension was cut.
     """
@@ -65,11 +64,7 @@ class QueueExtension:
         """Bytes of the last file that a broker reads."""
 
     def load(self) -> str | None:
-        """Find the end of the units in the last file; why a broker fails at that, if it does.
-
-        Raises:
-            UnreadableError: a file cannot be read.
-        """
+        """Find the end of the units in the last file; why a broker fails at that, if it does."""
         for segment in self._segments:
             self._end, fails = chain_end(segment.path, segment.size, self._files)
             if fails:
@@ -77,11 +72,7 @@ class QueueExtension:
         return None
 
     def cut(self, address: int) -> str | None:
-        """End after the unit of a queue's last address, if there is one; why a broker fails at that, if it does.
-
-        Raises:
-            UnreadableError: a file cannot be read.
-        """
+        """End after the unit of a queue's last address, if there is one; why a broker fails at that, if it does."""
         import numpy as np
 
         self.written = 0
@@ -94,11 +85,7 @@ class QueueExtension:
         return None
 
     def unit(self, address: int) -> Extension | None:
-        """The unit at an address; None where there is none.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
+        """The unit at an address; None where there is none."""
         position = extension_position(address)
         index = bisect_right(self._starts, position) - 1
         if index < 0 or not self._file_size or position >= self._starts[index] + self._file_size:
@@ -113,9 +100,6 @@ class QueueExtension:
         """At which addresses a broker throws: by its length, the bitmap of the unit reaches past the units of the file.
 
         After its end, the last file has nothing, or what dispatch has written there since.
-
-        Raises:
-            UnreadableError: a file cannot be read.
         """
         import numpy as np
 

@@ -7,10 +7,12 @@ Broker: `ConsumeQueue#recover`, `#correctMinOffset`, `#getIndexBuffer`, `#rollNe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.loaded_files import READ_UNITS, LoadedFiles, minimum_position
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import PLAIN, Boundary, QueueUnit, whole_units
 from rmqtool.engine.rules.broker_rules import BrokerRules, TimeLookup
 from rmqtool.engine.segments.log import Log
@@ -18,33 +20,20 @@ from rmqtool.formats.consumequeue import UNIT_SIZE, extension_position, is_exten
 from rmqtool.store.directory import Segment
 
 
-class FileQueue:
+@dataclass(eq=False)
+class FileQueue(Queue):
     """A loaded consume queue of 20-byte units."""
 
-    def __init__(
-        self,
-        topic: str,
-        queue_id: int,
-        loaded: LoadedFiles,
-        rules: BrokerRules,
-        log_minimum: int,
-        extension: QueueExtension | None = None,
-        minimum: int | None = None,
-    ) -> None:
-        """Take a queue's files.
-
-        Args:
-            log_minimum: first physical offset of the commitlog.
-            minimum: stream position of the first readable unit, where it is known.
-        """
-        self.topic = topic
-        self.queue_id = queue_id
-        self.unit_size = UNIT_SIZE
-        self.loaded = loaded
-        self._extension = extension
-        self._rules = rules
-        self._log_minimum = log_minimum
-        self._minimum = minimum
+    topic: str
+    queue_id: int
+    loaded: LoadedFiles
+    _rules: BrokerRules
+    _log_minimum: int
+    """First physical offset of the commitlog."""
+    _extension: QueueExtension | None = None
+    _minimum: int | None = None
+    """Stream position of the first readable unit, where it is known."""
+    unit_size: ClassVar[int] = UNIT_SIZE
 
     @property
     def max_queue_offset(self) -> int:
@@ -76,26 +65,19 @@ class FileQueue:
             return None
         return self._units(segment, position % self.loaded.file_size, queue_offset)
 
-    def unit_at(self, queue_offset: int) -> QueueUnit | None:
-        """The unit of a queue offset; None where the broker gives none."""
-        return next(self.units_from(queue_offset) or iter(()), None)
-
     def next_file_queue_offset(self, queue_offset: int) -> int:
         units = self.loaded.file_size // UNIT_SIZE
         return queue_offset + units - queue_offset % units
 
     def last_record(self) -> tuple[int, int] | None:
-        """Physical offset and size of the record of the last unit; None without units."""
         position = self.loaded.last_unit_position()
         return self.raw_unit(*position)[:2] if position is not None else None
 
     def offset_by_time(self, log: Log, timestamp_ms: int, boundary: Boundary) -> int:
-        """The queue offset of a time; see `Queue`."""
         if self._rules.time_lookup is TimeLookup.NEAREST:
             return nearest_offset(self, log, timestamp_ms)
-        return min(
-            max(boundary_offset(self, log, timestamp_ms, boundary), self.min_queue_offset), self.max_queue_offset
-        )
+        queue_offset = boundary_offset(self, log, timestamp_ms, boundary)
+        return min(max(queue_offset, self.min_queue_offset), self.max_queue_offset)
 
     def extension_end(self) -> int | None:
         """Stream position after the unit of the extension that the queue's last address leads to; None without one.
@@ -129,11 +111,7 @@ class FileQueue:
 
 
 def nearest_offset(queue: FileQueue, log: Log, timestamp_ms: int) -> int:
-    """The queue offset of the unit whose record's time is nearest, in the first file that was changed after it.
-
-    Raises:
-        UnreadableError: the disk does not give units or records.
-    """
+    """The queue offset of the unit whose record's time is nearest, in the first file that was changed after it."""
     changed_after = (one for one in queue.loaded.segments if one.entry.mtime_ns // 1_000_000 >= timestamp_ms)
     segment = next(changed_after, queue.loaded.last)
     if segment is None or not queue.loaded.length(segment):
@@ -170,11 +148,7 @@ def _segment_by_store_time(queue: FileQueue, log: Log, timestamp_ms: int, bounda
 
 
 def boundary_offset(queue: FileQueue, log: Log, timestamp_ms: int, boundary: Boundary) -> int:
-    """The queue offset of the first unit that is not earlier, or of the last one that is not later.
-
-    Raises:
-        UnreadableError: the disk does not give units or records.
-    """
+    """The queue offset of the first unit that is not earlier, or of the last one that is not later."""
     segment = _segment_by_store_time(queue, log, timestamp_ms, boundary)
     length = queue.loaded.length(segment) if segment is not None else 0
     if segment is None or not length:

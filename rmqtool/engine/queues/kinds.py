@@ -24,19 +24,8 @@ from rmqtool.engine.rules.topic_names import is_broker_group
 from rmqtool.engine.segments.log import loaded_segments
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats.queue_name import QueueName
-from rmqtool.store.config.config_json import (
-    GROUPS,
-    OWN_TOPIC,
-    TOPICS,
-    ConfigFile,
-    ConfigState,
-    are_topics_lost,
-    group_names,
-    has_broker_config,
-    named_topics,
-    topics,
-    whole_topics,
-)
+from rmqtool.store.config import config_json
+from rmqtool.store.config.config_json import GROUPS, TOPICS, ConfigFile, ConfigState
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.queue_database import StoredEnds
 from rmqtool.store.directory import QueueFiles, Store
@@ -83,7 +72,7 @@ def _open_in_database(source: QueueSource, name: QueueName, quickly: bool) -> Qu
     assert database is not None, "its names were asked for"
     ends = database.ends.get(name, StoredEnds())
     short_units = database.short_units.get(name, {})
-    return DatabaseQueue(name, ends, partial(database.between, name), source.rules, source.log_minimum, short_units)
+    return DatabaseQueue(*name, ends, partial(database.between, name), source.rules, source.log_minimum, short_units)
 
 
 def _loaded(
@@ -95,15 +84,14 @@ def _loaded(
     return LoadedFiles.recovered(queue, file_size, units, source.files, quickly=finds_quickly)
 
 
-def _names_in_database(store: Store) -> Iterable[QueueName]:
-    database = store.queue_database
-    return database.names if database is not None else ()
-
-
 KINDS: Final = (
     QueueKind(lambda store: store.queues, lambda _: True, _open_plain),
     QueueKind(lambda store: store.batch_queues, lambda rules: rules.batch_queues, _open_batch),
-    QueueKind(_names_in_database, lambda rules: rules.rocksdb_queues, _open_in_database),
+    QueueKind(
+        lambda store: store.queue_database.names if store.queue_database is not None else (),
+        lambda rules: rules.rocksdb_queues,
+        _open_in_database,
+    ),
 )
 
 
@@ -145,19 +133,21 @@ def shown_topics(store: Store, configs: StoreConfigs | None = None) -> frozenset
     with_queues = frozenset(topic for topic, _ in queue_names(store))
     configs = StoreConfigs(store.view) if configs is None else configs
     known = configs.of(TOPICS)[TOPICS] if with_queues else None
-    if known is None or whole_topics(known) is not None:
+    if known is None or config_json.whole_topics(known) is not None:
         return None
     if known.state is ConfigState.READ:
-        is_lost = known.is_database or is_of_broker(configs.of(TOPICS, GROUPS)) or has_broker_config(store.files)
+        is_of_one = known.is_database or is_of_broker(configs.of(TOPICS, GROUPS))
+        is_lost = is_of_one or config_json.has_broker_config(store.files)
     else:
-        is_lost = known.state is not ConfigState.ABSENT or known.is_backup or are_topics_lost(store.files)
+        is_absent = known.state is ConfigState.ABSENT
+        is_lost = not is_absent or known.is_backup or config_json.are_topics_lost(store.files)
     own = replace(known, value=None) if known.is_backup else known
-    return with_queues | named_topics(own) if is_lost else None
+    return with_queues | config_json.named_topics(own) if is_lost else None
 
 
 def is_of_broker(configs: Mapping[str, ConfigFile]) -> bool:
     """True if a broker wrote the configuration: it has its own topic and groups in it, beside those of clients."""
     known = configs.get(TOPICS)
-    groups = group_names(configs[GROUPS]) if GROUPS in configs else frozenset[str]()
-    has_topics = known is not None and (known.is_database or OWN_TOPIC in topics(known))
+    groups = config_json.group_names(configs[GROUPS]) if GROUPS in configs else frozenset[str]()
+    has_topics = known is not None and (known.is_database or config_json.OWN_TOPIC in config_json.topics(known))
     return has_topics or any(map(is_broker_group, groups))

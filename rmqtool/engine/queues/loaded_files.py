@@ -77,6 +77,8 @@ NO_UNITS: Final = UnitsSummary(0, -1, 0, 0, 0)
 class LoadedFiles:
     """A queue's files up to the end of its units. File sizes and positions in bytes.
 
+    Every method raises UnreadableError where the disk does not give what it reads.
+
     Attributes:
         segments: its files in order.
         end: stream position after the last unit.
@@ -103,9 +105,6 @@ class LoadedFiles:
         Args:
             quickly: find the end by a handful of reads, so that thousands of large queues take a second; it is the same
                 one unless a unit in the middle is damaged.
-
-        Raises:
-            UnreadableError: a file cannot be read.
         """
         if not quickly:
             file_size = file_size or DEFAULT_FILE_UNITS * kind.size
@@ -121,9 +120,6 @@ class LoadedFiles:
 
         Args:
             length_of: bytes of the valid units that a file begins with.
-
-        Raises:
-            UnreadableError: a file cannot be read.
         """
         last = None
         for segment in self.segments[-FILES_EXAMINED:]:
@@ -173,28 +169,16 @@ class LoadedFiles:
         return self.segments[index].start if index < len(self.segments) else stream_position
 
     def read(self, segment: Segment, position: int, length: int) -> bytes:
-        """Units from a position, zeros where the file is shorter than it should be.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
+        """Units from a position, zeros where the file is shorter than it should be."""
         readable = min(length, self.length(segment) - position)
         return self._files.read(segment.path, position, readable).ljust(max(0, readable), b"\0")
 
     def identity(self, segment: Segment) -> Hashable | None:
-        """Identity of a file's content; None where nothing shows a change.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
+        """Identity of a file's content; None where nothing shows a change."""
         return self._files.identity(segment.path)
 
     def physical_offset_at(self, segment: Segment, position: int) -> int:
-        """Where the record of a unit begins; units of every kind begin with it.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
+        """Where the record of a unit begins; units of every kind begin with it."""
         size = self.kind.size
         if (known := self.noted_units(segment)) is not None and size <= known.length:
             is_inside = position + size <= self.length(segment)
@@ -206,9 +190,6 @@ class LoadedFiles:
         """Broker's maxPhysicOffset as a unit shows it: the start or the end of its record, by kind and version.
 
         An end after all numbers is a negative one, as Java adds.
-
-        Raises:
-            UnreadableError: the unit cannot be read.
         """
         end_position, known = position + self.kind.size, self.noted_units(segment)
         if known is not None and end_position == known.length <= self.length(segment):
@@ -220,19 +201,12 @@ class LoadedFiles:
         return end if end <= JAVA_LONG_MAX else end - 2 * OFFSETS_END
 
     def valid_length(
-        self,
-        segment: Segment,
-        start: int = 0,
-        end: int | None = None,
-        on_units: Callable[[bytes], None] | None = None,
+        self, segment: Segment, start: int = 0, end: int | None = None, on_units: Callable[[bytes], None] | None = None
     ) -> int:
         """File position of the first invalid unit from a position on; where a file is too short, zeros are read.
 
         Args:
             on_units: is given the valid units, some at a time.
-
-        Raises:
-            UnreadableError: the file cannot be read.
         """
         position, end = start, self.file_size if end is None else end
         while position < end:
@@ -250,9 +224,6 @@ class LoadedFiles:
         """Summary of the valid units at the start of a file.
 
         Read once while the file stays the same, where the files have a cache.
-
-        Raises:
-            UnreadableError: the file cannot be read.
         """
         question = valid_units_question(self.file_size, self.kind)
         packed = self._files.known(segment.path, question, lambda: self._read_units(segment).packed())
@@ -274,11 +245,7 @@ class LoadedFiles:
         return summary
 
     def likely_length(self, segment: Segment) -> int:
-        """Length of all units of a file, found by halving where it takes much room on the disk.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
+        """Length of all units of a file, found by halving where it takes much room on the disk."""
         size = self.kind.size
         low, high = 0, min(self.file_size, segment.size) // size  # valid below, taken as invalid from `high` on
         while high - low > BLOCK_UNITS and segment.entry.allocated_bytes > READ_WHOLE_BYTES:

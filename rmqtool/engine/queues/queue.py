@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from rmqtool.engine.queues.unit import Boundary, QueueUnit
 
@@ -12,24 +13,27 @@ if TYPE_CHECKING:
     from rmqtool.engine.segments.log import Log
 
 
-class Queue(Protocol):
-    """A loaded queue of any kind: its bounds, its units by offset and by time."""
+class Queue(ABC):
+    """A loaded queue of any kind: its bounds, its units by offset and by time.
+
+    Attributes:
+        unit_size: bytes of a unit in the broker's calculations.
+        loaded: its files; None of a queue that is kept in a database.
+    """
+
+    topic: str
+    queue_id: int
+    unit_size: ClassVar[int]
+    loaded: LoadedFiles | None
 
     @property
-    def topic(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def unit_size(self) -> int: ...
-    @property
-    def loaded(self) -> LoadedFiles | None:
-        """Its files; None of a queue that is kept in a database."""
-
-    @property
+    @abstractmethod
     def min_queue_offset(self) -> int: ...
     @property
+    @abstractmethod
     def max_queue_offset(self) -> int: ...
 
+    @abstractmethod
     def units_from(self, queue_offset: int, max_count: int | None = None) -> Iterator[QueueUnit] | None:
         """Units from this offset to the end of the one file it lies in; None where nothing can be read there.
 
@@ -42,13 +46,20 @@ class Queue(Protocol):
 
     def unit_at(self, queue_offset: int) -> QueueUnit | None:
         """The unit that holds this offset; None where nothing can be read there."""
+        return next(self.units_from(queue_offset) or iter(()), None)
 
-    def next_file_queue_offset(self, queue_offset: int) -> int:
-        """First queue offset of the file after the one that holds this offset."""
+    def next_file_queue_offset(self, queue_offset: int) -> int:  # noqa: ARG002 - asked of every queue
+        """First queue offset of the file after the one that holds this offset; 0 where the broker does not know it.
 
+        Broker: `BatchConsumeQueue#rollNextFile`, `RocksDBConsumeQueue#rollNextFile`.
+        """
+        return 0
+
+    @abstractmethod
     def last_record(self) -> tuple[int, int] | None:
         """Physical offset and size of the record of the last unit; None without units."""
 
+    @abstractmethod
     def offset_by_time(self, log: Log, timestamp_ms: int, boundary: Boundary) -> int:
         """The queue offset of a time; versions without boundaries take the nearest unit, whatever the boundary.
 

@@ -20,7 +20,7 @@ Int64s = NDArray[np.int64]
 
 
 class StoredUnits:
-    """Looks up units of a store's queues."""
+    """Looks up units of a store's queues, each by its directory as files have it, also where it is in a database."""
 
     def __init__(self, store: Store) -> None:
         """Nothing is read before it is asked for."""
@@ -30,11 +30,7 @@ class StoredUnits:
         self._database = database if database is not None and database.failure is None else None
 
     def physical_offsets(self, directory: str, place: int, count: int) -> Int64s:
-        """Where the units of a queue lead to; -1 where there is none that a broker takes for one, or it is filler.
-
-        Args:
-            directory: of the queue as files have it, also where it is in a database.
-        """
+        """Where the units of a queue lead to; -1 where there is none that a broker takes for one, or it is filler."""
         offsets = np.full(count, -1, np.int64)
         if self._database is not None:
             _, topic, queue_id = directory.split("/")
@@ -56,11 +52,7 @@ class StoredUnits:
         return offsets
 
     def lead_to(self, directory: str, queue_offsets: Int64s, physical_offsets: Int64s) -> NDArray[np.bool_]:
-        """For each record of a queue whether the unit at its queue offset leads to it.
-
-        Args:
-            directory: see `physical_offsets`.
-        """
+        """For each record of a queue whether the unit at its queue offset leads to it."""
         are_there = np.zeros(queue_offsets.size, np.bool_)
         bounds = (0, *(np.flatnonzero(np.diff(queue_offsets) != 1) + 1).tolist(), queue_offsets.size)
         for begin, end in pairwise(bounds):
@@ -70,11 +62,7 @@ class StoredUnits:
         return are_there
 
     def live_start(self, directory: str, log_minimum: int) -> tuple[int, int] | None:
-        """Queue offset and physical offset of the first unit that leads to the log or behind it.
-
-        Args:
-            directory: see `physical_offsets`.
-        """
+        """Queue offset and physical offset of the first unit that leads to the log or behind it."""
         for place, count in self._places(directory):
             offsets = self.physical_offsets(directory, place, count)
             live = np.flatnonzero(offsets >= log_minimum)
@@ -83,11 +71,7 @@ class StoredUnits:
         return None
 
     def newest(self, directory: str) -> int:
-        """The highest physical offset to which a unit of a queue leads; -1 without one.
-
-        Args:
-            directory: see `physical_offsets`.
-        """
+        """The highest physical offset to which a unit of a queue leads; -1 without one."""
         places = self._places(directory)
         return max((int(self.physical_offsets(directory, *place).max(initial=-1)) for place in places), default=-1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from struct import Struct
 from typing import Final, NamedTuple
@@ -65,40 +64,27 @@ class UnitKind(NamedTuple):
     """The units of one kind of file queue."""
 
     form: Struct
-    valid_count: Callable[[bytes], int]
-    """Number of units at the start of a block before the first one that recovery refuses."""
     size: int
     """Bytes of a unit."""
+    signed: tuple[int, ...]
+    """Positions of the numbers that are never negative."""
+    counted: tuple[tuple[int, int], ...]
+    """Positions and widths of those of them that are never zero either."""
 
+    def valid_count(self, block: bytes) -> int:
+        """Number of units at the start of a block before the first one that recovery refuses.
 
-def valid_unit_count(block: bytes) -> int:
-    """Number of units at the start of a block before the first invalid one (`ConsumeQueue#recover`).
-
-    Bytes of many units are judged at once: a queue file has 300,000 of them, and the broker looks at three files.
-    """
-    size = consumequeue.UNIT_SIZE
-    count = len(block) // size
-    whole = block[: count * size]
-    count = min(count, _first_negative(whole, _OFFSET_AT, size, count))
-    count = min(count, _first_negative(whole, _SIZE_AT, size, count))
-    return _first_zero(whole, _SIZE_AT, 4, size, count)
-
-
-def valid_batch_unit_count(block: bytes) -> int:
-    """Number of batch units at the start of a block before the first invalid one (`BatchConsumeQueue#recover`)."""
-    size = consumequeue.BATCH_UNIT_SIZE
-    count = len(block) // size
-    whole = block[: count * size]
-    for position in (_OFFSET_AT, _SIZE_AT, _BASE_AT, _COUNT_AT):
-        count = _first_negative(whole, position, size, count)
-    count = _first_zero(whole, _SIZE_AT, 4, size, count)
-    return _first_zero(whole, _COUNT_AT, 2, size, count)
-
-
-def _first_negative(block: bytes, position: int, unit_size: int, count: int) -> int:
-    """Number of the first unit whose integer at this position is negative; `count` without one."""
-    number = block[position::unit_size].translate(_IS_NEGATIVE).find(1, 0, count)
-    return count if number < 0 else number
+        Broker: `ConsumeQueue#recover`, `BatchConsumeQueue#recover`. Bytes of many units are judged at once: a queue
+        file has 300,000 of them, and the broker looks at three files.
+        """
+        count = len(block) // self.size
+        whole = block[: count * self.size]
+        for position in self.signed:
+            negative = whole[position :: self.size].translate(_IS_NEGATIVE).find(1, 0, count)
+            count = count if negative < 0 else negative
+        for position, width in self.counted:
+            count = _first_zero(whole, position, width, self.size, count)
+        return count
 
 
 def _first_zero(block: bytes, position: int, width: int, unit_size: int, count: int) -> int:
@@ -113,5 +99,7 @@ def _first_zero(block: bytes, position: int, width: int, unit_size: int, count: 
     return count
 
 
-PLAIN_UNITS: Final = UnitKind(PLAIN, valid_unit_count, PLAIN.size)
-BATCH_UNITS: Final = UnitKind(BATCH, valid_batch_unit_count, BATCH.size)
+PLAIN_UNITS: Final = UnitKind(PLAIN, PLAIN.size, (_OFFSET_AT, _SIZE_AT), ((_SIZE_AT, 4),))
+BATCH_UNITS: Final = UnitKind(
+    BATCH, BATCH.size, (_OFFSET_AT, _SIZE_AT, _BASE_AT, _COUNT_AT), ((_SIZE_AT, 4), (_COUNT_AT, 2))
+)

@@ -83,20 +83,16 @@ def find_log_end(segments: tuple[Segment, ...], files: OpenFiles, known: Iterabl
     return hop.follow(0, 0)
 
 
+@dataclass
 class _Hop:
-    def __init__(self, segments: tuple[Segment, ...], files: OpenFiles) -> None:
-        self._segments = segments
-        self._files = files
-        self._window = b""
-        self._window_at = (-1, 0)
-        self._bytes_read = 0
+    _segments: tuple[Segment, ...]
+    _files: OpenFiles
+    _window: bytes = b""
+    _window_at: tuple[int, int] = (-1, 0)
+    _bytes_read: int = 0
 
     def record_size(self, index: int, position: int) -> int | None:
-        """Size of the message at a position; None where its frame or its own offset shows that it is not a message.
-
-        Raises:
-            UnreadableError: the disk does not give its header.
-        """
+        """Size of the message at a position; None where its frame or its own offset shows that it is not a message."""
         segment = self._segments[index]
         head = self._head(index, position)
         if len(head) < _HEAD:

@@ -10,7 +10,7 @@ Broker: `DefaultMessageStore#getMessage`, `#isTheBatchFull`, `#nextOffsetCorrect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Final
@@ -42,37 +42,26 @@ COUNT_MAX: Final = 64
 MEMORY_RATIO = 0.4
 
 
-@dataclass(frozen=True)
-class TagFilter:
-    """The tags asked for; None lets everything through."""
-
-    tags: frozenset[str] | None
-    codes: frozenset[int]
-
-    def lets_through(self, unit: QueueUnit) -> bool:
-        """True if the broker delivers the unit's message; other tags of the same hash pass too.
-
-        A code that stands in an extension that cannot be read lets its message through.
-        """
-        code = unit.tags_code
-        if self.tags is None or code is None:
-            return True
-        low = code & 0xFFFFFFFF
-        return (low - (1 << 32) if low & 0x80000000 else low) in self.codes
-
-
-def parse_tag_filter(expression: str | None) -> TagFilter:
-    """The filter of an expression: None, nothing or `*` for all, else tags between `||`.
-
-    Raises:
-        UsageError: it names no tag at all.
-    """
+def _asked_codes(expression: str | None) -> frozenset[int] | None:
+    """Tags codes that an expression lets through: None for all of nothing or `*`, else those of tags between `||`."""
     if not expression or expression == "*":
-        return TagFilter(None, frozenset())
+        return None
     tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
     if not tags:
         raise UsageError(f"no tag in the expression {expression!r}")
-    return TagFilter(tags, frozenset(map(java_hash, tags)))
+    return frozenset(map(java_hash, tags))
+
+
+def _is_let_through(unit: QueueUnit, asked_codes: frozenset[int] | None) -> bool:
+    """True if the broker delivers the unit's message; other tags of the same hash pass too.
+
+    A code that stands in an extension that cannot be read lets its message through.
+    """
+    code = unit.tags_code
+    if asked_codes is None or code is None:
+        return True
+    low = code & 0xFFFFFFFF
+    return (low - (1 << 32) if low & 0x80000000 else low) in asked_codes
 
 
 class GetMessageStatus(Enum):
@@ -136,10 +125,14 @@ DEFAULT_LIMITS = PullLimits()
 
 
 class Reader(Closable):
-    """Reads a store as a broker does; a context manager, for it keeps files open."""
+    """Reads a store as a broker does; a context manager, for it keeps files open.
+
+    Every answer raises UnreadableError where a file of the queue, the index or the log cannot be read, and one that
+    needs queues in RocksDB raises UnsupportedError where the library that reads them is missing.
+    """
 
     def __init__(
-        self, store: Store, rules: BrokerRules, *, is_slave: bool, log_end: int | None, quickly: bool = False
+        self, store: Store, rules: BrokerRules, *, is_slave: bool, log_end: int | None = None, quickly: bool = False
     ) -> None:
         self.store = store
         self._quickly = quickly
@@ -158,11 +151,7 @@ class Reader(Closable):
         return tuple(sorted({topic for topic, _ in self.queues()}))
 
     def message_by_unique_key(self, unique_key: str) -> tuple[str, QueryResult] | None:
-        """The topic and messages that the index has for a producer's id, whichever topic that is; None for none.
-
-        Raises:
-            UnsupportedError, UnreadableError: see `query_message`.
-        """
+        """The topic and messages that the index has for a producer's id, whichever topic that is; None for none."""
         known = (*self.topics(), *topics(read_config(self.store.view, TOPICS)))
         for topic in dict.fromkeys(known):
             result = self.query_message(topic, unique_key)
@@ -171,12 +160,7 @@ class Reader(Closable):
         return None
 
     def queue(self, topic: str, queue_id: int) -> Queue:
-        """A loaded queue; an empty one where there is none, as the broker makes it on being asked.
-
-        Raises:
-            UnsupportedError: the queues are in RocksDB, and the library that reads it is missing.
-            UnreadableError: a file of the queue, or the database, cannot be read.
-        """
+        """A loaded queue; an empty one where there is none, as the broker makes it on being asked."""
         name = (topic, queue_id)
         if name not in self._queues:
             database = self.store.queue_database
@@ -205,10 +189,8 @@ class Reader(Closable):
 
         Raises:
             UsageError: the expression names no tag.
-            UnsupportedError: see `queue`.
-            UnreadableError: a file cannot be read.
         """
-        tag_filter = parse_tag_filter(tag_expression)
+        asked_codes = _asked_codes(tag_expression)
         queue = self.queue(topic, queue_id)
         minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
         outside = self._outside(queue_offset, minimum, maximum)
@@ -236,7 +218,7 @@ class Reader(Closable):
                 following = unit.queue_offset + unit.message_count
                 if skipped:
                     continue
-                if not tag_filter.lets_through(unit):
+                if not _is_let_through(unit, asked_codes):
                     if batch.bytes == 0:
                         status = GetMessageStatus.NO_MATCHED_MESSAGE
                     continue
@@ -283,7 +265,6 @@ class Reader(Closable):
         Raises:
             UsageError: the version does not index tags.
             UnsupportedError: the number of hash slots is neither given nor to be inferred.
-            UnreadableError: a file cannot be read.
         """
         if by_tag and not self.rules.index_tags:
             raise UsageError(f"brokers of version {self.rules.version} do not index tags")
@@ -321,12 +302,7 @@ class Reader(Closable):
         return QueryResult(served, tuple(carries_key), tuple(hits), never_ends)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """The bytes at a physical offset; None where nothing can be read
-        (`DefaultMessageStore#lookMessageByOffset`).
-
-        Raises:
-            UnreadableError: the disk does not give it.
-        """
+        """What is at a physical offset, None where nothing can be read (`DefaultMessageStore#lookMessageByOffset`)."""
         return message_at(self.log, physical_offset)
 
     def message_by_id(self, message_id: str) -> StoredMessage | None:
@@ -334,7 +310,6 @@ class Reader(Closable):
 
         Raises:
             UsageError: the text is no such id.
-            UnreadableError: the disk does not give it.
         """
         try:
             parsed_id = parse_offset_message_id(message_id)
@@ -345,12 +320,7 @@ class Reader(Closable):
     def offset_in_queue_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER
     ) -> int:
-        """The queue offset of a time (`DefaultMessageStore#getOffsetInQueueByTime`).
-
-        Raises:
-            UnsupportedError: see `queue`.
-            UnreadableError: a file cannot be read.
-        """
+        """The queue offset of a time (`DefaultMessageStore#getOffsetInQueueByTime`)."""
         return self.queue(topic, queue_id).offset_by_time(self.log, timestamp_ms, boundary)
 
     def close(self) -> None:
@@ -358,17 +328,16 @@ class Reader(Closable):
         self._files.close()
 
 
+@dataclass
 class _Batch:
     """Messages of a pull, with the check for room for one more unit."""
 
-    def __init__(self, log: Log, limits: PullLimits, max_count: int) -> None:
-        self.messages: list[StoredMessage] = []
-        self.bytes = 0
-        self._count = 0
-        self._log_end = log.end
-        self._bytes_max = log.rules.pull_bytes_max
-        self._limits = limits
-        self._max_count = max_count
+    _log: Log
+    _limits: PullLimits
+    _max_count: int
+    messages: list[StoredMessage] = field(default_factory=list)
+    bytes: int = 0
+    _count: int = 0
 
     def add(self, message: StoredMessage, unit: QueueUnit) -> None:
         self.messages.append(message)
@@ -381,10 +350,11 @@ class _Batch:
         total = self.bytes + unit.record_size
         if self._count + unit.message_count > self._max_count:
             return True
-        if self._bytes_max is not None and total > self._bytes_max:
+        bytes_max = self._log.rules.pull_bytes_max
+        if bytes_max is not None and total > bytes_max:
             return True
         limits, memory = self._limits, self._limits.broker_memory_bytes
-        if memory is not None and self._log_end - unit.physical_offset > memory * MEMORY_RATIO:
+        if memory is not None and self._log.end - unit.physical_offset > memory * MEMORY_RATIO:
             return total > limits.bytes_on_disk or self._count > limits.count_on_disk - 1
         return total > limits.bytes_in_memory or self._count > limits.count_in_memory - 1
 
@@ -422,19 +392,15 @@ def _chain_hits(file: IndexFile, sought_hash: int, count: int, begin_ms: int, en
     return hits, False
 
 
-def open_reader(
-    store: Store, rules: BrokerRules, *, is_slave: bool = False, log_end: int | None = None, quickly: bool = False
-) -> Reader:
+def open_reader(store: Store, rules: BrokerRules, *, is_slave: bool = False, quickly: bool = False) -> Reader:
     """A reader over a surveyed store.
 
     Args:
-        rules: the broker version that is to answer.
         is_slave: a slave leaves the next offset to the consumer where the one asked for is out of range.
-        log_end: physical offset at which the log ends for reading; None reads whatever the files hold.
         quickly: see `open_queue`.
 
     Raises:
         UnsupportedError: the log is kept by DLedger.
     """
     demand_plain_log(store)
-    return Reader(store, rules, is_slave=is_slave, log_end=log_end, quickly=quickly)
+    return Reader(store, rules, is_slave=is_slave, quickly=quickly)

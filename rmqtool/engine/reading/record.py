@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.segments.log import Log, RecordLocation
@@ -31,24 +31,9 @@ _READ_AT_ONCE: Final = 512
 """Bytes of a record that are read at first; most small ones lie in them."""
 
 
-class RecordSource(Protocol):
-    """Source of a record: a log, or the bytes of one record alone."""
-
-    @property
-    def rules(self) -> BrokerRules:
-        """Of the brokers that shall decode it."""
-
-    def read(self, place: RecordLocation, start: int, length: int) -> bytes:
-        """Bytes from `start` after a place on.
-
-        Raises:
-            UnreadableError: the disk does not give them.
-        """
-
-
 @dataclass(frozen=True)
 class SingleRecord:
-    """The bytes of one record; `read_at` gives (position in it, length)."""
+    """The bytes of one record, read like a log; `read_at` gives (position in it, length)."""
 
     rules: BrokerRules
     read_at: Callable[[int, int], bytes]
@@ -60,7 +45,10 @@ class SingleRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """A decoded message record; times in ms, lengths in bytes."""
+    """A decoded message record; times in ms, lengths in bytes.
+
+    What reads the body raises UnreadableError where the disk does not give it.
+    """
 
     place: RecordLocation
     size: int
@@ -86,7 +74,7 @@ class Record:
     topic: str
     """As brokers decode it: bytes that are not UTF-8 are replaced."""
     properties_raw: bytes
-    _log: RecordSource = field(repr=False, compare=False)
+    _log: Log | SingleRecord = field(repr=False, compare=False)
 
     @cached_property
     def born_host(self) -> str:
@@ -132,20 +120,12 @@ class Record:
         return system_flag.compression(self.sys_flag)
 
     def body(self, length_max: int) -> bytes:
-        """The stored body, its first `length_max` bytes.
-
-        Raises:
-            UnreadableError: the disk does not give it.
-        """
+        """The stored body, its first `length_max` bytes."""
         return self._log.read(self.place, self.body_position, min(self.body_length, length_max))
 
     @cached_property
     def body_crc_ok(self) -> bool:
-        """True if the body has the CRC of the record; always for an empty one.
-
-        Raises:
-            UnreadableError: the disk does not give the body.
-        """
+        """True if the body has the CRC of the record; always for an empty one."""
         if self.body_length == 0:
             return True
         computed = 0
@@ -181,7 +161,7 @@ def read_record(log: Log, physical_offset: int) -> Record | None:
     return None if place is None else decode_record(log, place)
 
 
-def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
+def decode_record(log: Log | SingleRecord, place: RecordLocation) -> Record | None:
     """The record that begins at a place; None where none can be decoded.
 
     Raises:

@@ -19,7 +19,10 @@ from rmqtool.scan.rules import FINDING_IDS, Verdict
 
 @dataclass(frozen=True)
 class StoredMessage:
-    """One message as it is handed out."""
+    """One message as it is handed out.
+
+    Every method raises UnreadableError where the disk does not give what it reads.
+    """
 
     size: int
     """Number of delivered bytes, from the queue's unit or the record itself."""
@@ -35,19 +38,11 @@ class StoredMessage:
 
     @cached_property
     def record(self) -> Record | None:
-        """The record at the place; None if there is none.
-
-        Raises:
-            UnreadableError: the disk does not give it.
-        """
+        """The record at the place; None if there is none."""
         return decode_record(self._log, self.place)
 
     def range(self, start: int, length_max: int) -> bytes:
-        """The bytes handed out from `start` on, `length_max` of them at most.
-
-        Raises:
-            UnreadableError: the disk does not give them.
-        """
+        """The bytes handed out from `start` on, `length_max` of them at most."""
         return self._log.read(self.place, start, max(0, min(self.size - start, length_max)))
 
 

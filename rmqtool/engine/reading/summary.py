@@ -34,12 +34,7 @@ from rmqtool.store.source import read_range
 
 LAST_BODY_MAX: Final = 64 << 20
 """Bytes of the last record's body up to which its CRC is looked at."""
-UNKNOWN_KINDS: Final = (
-    FileKind.UNKNOWN,
-    FileKind.STRAY_COMMITLOG,
-    FileKind.STRAY_QUEUE,
-    FileKind.STRAY_INDEX,
-)
+UNKNOWN_KINDS: Final = (FileKind.UNKNOWN, FileKind.STRAY_COMMITLOG, FileKind.STRAY_QUEUE, FileKind.STRAY_INDEX)
 UNDECODED_KINDS: Final = (
     FileKind.DLEDGER,
     FileKind.CONSUMEQUEUE_ROCKSDB,
@@ -246,7 +241,7 @@ SAMPLE_MAX: Final = 200
 Sampled = TypeVar("Sampled")
 
 
-def file_times(store: Store, paths: Sequence[str] = ()) -> dict[str, int]:
+def file_times(store: Store, paths: Sequence[str]) -> dict[str, int]:
     """Store time of the first record of files of the log, by path; without those that do not begin with a record.
 
     Args:

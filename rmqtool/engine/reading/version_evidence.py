@@ -31,10 +31,7 @@ from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE, DEFAULT_QUEUE_FILE_SIZE
 # File sizes by the broker's settings and by the files themselves: a version may not read the name that gives a size.
 # A broker that expects another size than the files have does not start, or leaves them and starts from nothing.
 
-_DEFAULTS: Final = {
-    "commitlog_file_size": DEFAULT_LOG_FILE_SIZE,
-    "consumequeue_file_size": DEFAULT_QUEUE_FILE_SIZE,
-}
+_DEFAULTS: Final = {"commitlog_file_size": DEFAULT_LOG_FILE_SIZE, "consumequeue_file_size": DEFAULT_QUEUE_FILE_SIZE}
 SIZES: Final = tuple(_DEFAULTS)
 """Fields of `Settings` whose settings have other names in other versions."""
 
@@ -166,7 +163,6 @@ def infer_version(store: Store, conf: BrokerConf | None = None) -> VersionRange 
 
 
 def _directories(store: Store, _log: Log, _files: OpenFiles) -> Iterator[Evidence]:
-    """Directories and files that show a version by their names."""
     kinds = {kind for kind, entries in store.files.items() if entries}
     certain = partial(Evidence, is_certain=True)
     if len({segment.path.rpartition("/")[0] for segment in store.commitlog}) > 1:

@@ -89,10 +89,6 @@ def _lacks(rule: str) -> Concerns:
     return lambda _before, after: not getattr(after, rule)
 
 
-def _gets(rule: str) -> Concerns:
-    return lambda before, after: not getattr(before, rule) and bool(getattr(after, rule))
-
-
 def _differ(*rules: str) -> Concerns:
     return lambda before, after: any(getattr(before, rule) != getattr(after, rule) for rule in rules)
 
@@ -167,7 +163,7 @@ VERSION_CHANGES: Final = (
     VersionChange(
         "commitlog.missing-record-crcs",
         ("record_crc", "record_crc_zero_valid"),
-        _gets("record_crc"),
+        lambda before, after: after.record_crc and not before.record_crc,
         "{to} ends the commit log at a record without a CRC of the whole record, if forceVerifyPropCRC is set",
         "Leave forceVerifyPropCRC off until all older records have expired.",
     ),
@@ -219,7 +215,7 @@ VERSION_CHANGES: Final = (
     VersionChange(
         "index.missing-tags",
         ("index_tags",),
-        _gets("index_tags"),
+        lambda before, after: after.index_tags and not before.index_tags,
         "{to} finds messages by their tag too, but does not enter the tags of messages that are indexed already",
         "Rebuild the index for the new version if old messages must be found by tag.",
         Feature.TAGGED_MESSAGES,

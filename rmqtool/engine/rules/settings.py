@@ -49,10 +49,6 @@ class Setting(NamedTuple):
         text = java_trim(text) if trims_texts else text
         return text if self.kind == "text" or text in self.kind.split("|") else None
 
-    def is_read_by(self, version: str) -> bool:
-        """True if a version reads it."""
-        return any(is_between(version, first, last) for first, last in self.ranges)
-
     @property
     def readers(self) -> str:
         """The versions that read it, as a part of a sentence."""
@@ -81,7 +77,13 @@ def all_settings() -> Mapping[str, Setting]:
 @cache
 def settings_of(version: str) -> Mapping[str, Setting]:
     """The settings that a version reads, by their names."""
-    return MappingProxyType({name: one for name, one in all_settings().items() if one.is_read_by(version)})
+    return MappingProxyType(
+        {
+            name: one
+            for name, one in all_settings().items()
+            if any(is_between(version, first, last) for first, last in one.ranges)
+        }
+    )
 
 
 def read_settings(rules: BrokerRules | None) -> ReadSettings:
@@ -105,13 +107,17 @@ def unread_settings(properties: Mapping[str, str], rules: BrokerRules) -> Iterat
         yield f"{name} means nothing to {rules.version}, {readers}{meant}"
 
 
+_NUMBERS: Final = {"int": "a number of 32 bits", "long": "a number of 64 bits", "double": "a number"}
+
+
 def value_problems(conf: BrokerConf, rules: BrokerRules | None) -> Iterator[str]:
     """Values that a version does not take, or that no file can have, as sentences; None for any version."""
     known = settings_of(rules.version) if rules is not None else all_settings()
     for name, text in conf.properties.items():
         setting = known.get(name)
         if setting is not None and setting.value(text, trims_texts=conf.reads.trims_texts) is None:
-            yield f"{name}={text!r} is not {_wanted(setting)}; the broker uses its default"
+            expected = _NUMBERS.get(setting.kind) or f"one of {', '.join(setting.kind.split('|'))}"
+            yield f"{name}={text!r} is not {expected}; the broker uses its default"
         if name in conf.odd_sizes:
             yield f"{name}={text!r} leaves no room in a file"
 
@@ -122,8 +128,3 @@ def nearest_setting(name: str, version: str | None = None) -> str | None:
     by_small = {one.lower(): one for one in names}
     near = difflib.get_close_matches(name.lower(), by_small, 1, 0.75)
     return by_small[near[0]] if near else None
-
-
-def _wanted(setting: Setting) -> str:
-    kinds = {"int": "a number of 32 bits", "long": "a number of 64 bits", "double": "a number"}
-    return kinds.get(setting.kind) or f"one of {', '.join(setting.kind.split('|'))}"

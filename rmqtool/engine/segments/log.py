@@ -67,7 +67,10 @@ class Log:
         Physical offset 0 is looked up in the first file there is, wherever that begins, and read from its first byte;
         not where that file has no record yet, for the log ends there.
         """
-        segment = self._segment(physical_offset)
+        index = bisect_right(self._starts, physical_offset) - 1
+        segment = self.segments[index] if index >= 0 and self.file_size else None
+        if segment is not None and physical_offset >= segment.start + self.file_size:
+            segment = None
         if segment is None and physical_offset == 0 and first_file_for_zero and self._begins_with_record():
             segment = self.segments[0]
         if segment is None:
@@ -110,13 +113,6 @@ class Log:
             at += commitlog.host_extra(sys_flag, system_flag.BORN_HOST_V6)
         # The broker throws where the record is shorter than its header; a lookup cannot continue then either.
         return int.from_bytes(head[at : at + 8], "big", signed=True) if len(head) >= at + 8 else -1
-
-    def _segment(self, physical_offset: int) -> Segment | None:
-        index = bisect_right(self._starts, physical_offset) - 1
-        if index < 0 or not self.file_size:
-            return None
-        segment = self.segments[index]
-        return segment if physical_offset < segment.start + self.file_size else None
 
     def _begins_with_record(self) -> bool:
         """True if the log has another file than a lone one that begins with zeros, as far as the disk shows."""

@@ -1,7 +1,8 @@
 """Position of a stream or a watch in the log, the proof that it is still the same log, and where the log ends now.
 
 A position is known by the start of the file that it lies in and by the bytes before it: both are never written again,
-so another log, one that was put back from a copy, or one that was cut has others.
+so another log, one that was put back from a copy, or one that was cut has others. What cannot be read there is an
+UnreadableError.
 """
 
 from __future__ import annotations
@@ -83,9 +84,6 @@ def _offset(value: Any) -> int:
 def mark_of(store: Store, physical_offset: int) -> str | None:
     """Tells the bytes before a physical offset: a digest of the first record's fixed fields in their file, and of the
     last bytes; None where no file has them, or the file holds none yet.
-
-    Raises:
-        UnreadableError: they cannot be read.
     """
     segment = store.segment_at(physical_offset - 1)
     if segment is None:
@@ -157,11 +155,7 @@ def position_within(store: Store, begin: Position, end: Position, most: int) -> 
 
 
 def what_is_lost(store: Store, position: Position) -> str | None:
-    """Why a stream cannot continue at a position without losing records; None where it can.
-
-    Raises:
-        UnreadableError: the log cannot be read there.
-    """
+    """Why a stream cannot continue at a position without losing records; None where it can."""
     begin, end = store.log_start, max((segment.end for segment in store.commitlog), default=0)
     at = position.physical_offset
     if end < at:
@@ -180,9 +174,6 @@ def readable_end(store: Store, known: Position | None = None) -> tuple[Position,
 
     Args:
         known: a position of this log that was read before.
-
-    Raises:
-        UnreadableError: a file of the log may not be read.
     """
     if not _may_be_written(store):
         end = _log_end(store, known)
@@ -214,9 +205,6 @@ def flushed_end(store: Store, known: Position | None = None) -> Position:
 
     Args:
         known: a position of this log that is flushed; what lies before it is not read again.
-
-    Raises:
-        UnreadableError: a file of the log may not be read.
     """
     checkpoint = readable_checkpoint(store)
     limit_ms = None if checkpoint is None else max(0, checkpoint.commitlog_timestamp_ms)

@@ -27,9 +27,9 @@ class ReadCache:
     A block is known by its file's identity, so that one which changes, or has changes laid over it, is read again.
     """
 
-    def __init__(self, memory_max: int | None = None, notes: dict[Hashable, Any] | None = None) -> None:
+    def __init__(self, notes: dict[Hashable, Any] | None = None) -> None:
         self._blocks: OrderedDict[tuple[Hashable, int, int], bytes] = OrderedDict()
-        self._memory_left = memory_budget().share(CACHED_MAX, 16) if memory_max is None else memory_max
+        self._memory_left = memory_budget().share(CACHED_MAX, 16)
         self._lock = Lock()
         self.notes: dict[Hashable, Any] = {} if notes is None else notes
         """Results for whole files, by their identity and the question."""
@@ -54,7 +54,10 @@ class ReadCache:
 
 
 class OpenFiles(Closable):
-    """Positioned reads by path; the file that was not read for the longest time is closed first."""
+    """Positioned reads by path; the file that was not read for the longest time is closed first.
+
+    Every method raises UnreadableError where the disk does not give what it reads.
+    """
 
     def __init__(
         self, view: StoreView, cache: ReadCache | None = None, change_of: Callable[[str], object | None] | None = None
@@ -72,27 +75,15 @@ class OpenFiles(Closable):
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
 
     def read(self, path: str, position: int, length: int) -> bytes:
-        """Bytes of a range, fewer where the file ends.
-
-        Raises:
-            UnreadableError: the file or the range cannot be read.
-        """
+        """Bytes of a range, fewer where the file ends."""
         return self._read(self._source(path), position, length)
 
     def extents(self, path: str, start: int, end: int) -> list[tuple[int, int]]:
-        """Ranges that may hold anything but zeros, in order.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
+        """Ranges that may hold anything but zeros, in order."""
         return list(self._source(path).extents(start, end))
 
     def known(self, path: str, question: Hashable, answer: Callable[[], Answer]) -> Answer:
-        """Result for a file; computed once while it stays the same, where the files have a cache.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
+        """Result for a file; computed once while it stays the same, where the files have a cache."""
         identity = None if self._notes is None else self.identity(path)
         if self._notes is None or identity is None:
             return answer()
@@ -113,11 +104,7 @@ class OpenFiles(Closable):
         return self._notes.get((identity, question))
 
     def identity(self, path: str) -> Hashable | None:
-        """Identity of a file's bytes, as in `ByteSource`.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
+        """Identity of a file's bytes, as in `ByteSource`."""
         if self._change_of is None or self._change_of(path) is not None:
             return self._source(path).identity
         identity = self._identities.get(path)
@@ -145,5 +132,4 @@ class OpenFiles(Closable):
 
 
 def _notes_max() -> int:
-    """Number of files for which results are kept."""
     return memory_budget().share(NOTES_MAX * NOTE_BYTES, 16) // NOTE_BYTES

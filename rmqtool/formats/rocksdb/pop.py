@@ -3,28 +3,16 @@
 Broker: `PopConsumerRecord`, `PopConsumerRocksdbStore` (`popConsumerKVServiceEnable`).
 """
 
-import io
 from struct import Struct as Packer
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from construct import Bytes, Int32sb, Int64sb, Struct
 
-from rmqtool.formats.layout import Format
+from rmqtool.formats.layout import Format, size_before
 
 POP_FAMILY: Final = "popState"
 _SEPARATOR: Final = b"@"
 _TAIL: Final = Packer(">icq")
-
-
-def _names_size(context: Any) -> int:
-    """Bytes of the names, which have no length of their own; the queue and its offset come after them."""
-    if "names" in context:
-        return len(context.names)
-    stream: io.BytesIO = context._io  # noqa: SLF001 - construct's own name
-    position = stream.tell()
-    end = stream.seek(0, io.SEEK_END)
-    stream.seek(position)
-    return max(0, end - position - _TAIL.size)
 
 
 POP_KEY: Final = Format(
@@ -33,7 +21,7 @@ POP_KEY: Final = Format(
     "PopConsumerRecord#getKeyBytes",
     Struct(
         "revive_timestamp_ms" / Int64sb * "from when on the broker delivers the message again",
-        "names" / Bytes(_names_size) * "`consumer group@topic@`",
+        "names" / Bytes(size_before("names", _TAIL.size)) * "`consumer group@topic@`",
         "queue_id" / Int32sb * "queue of the topic",
         "after_queue_id" / Bytes(1) * "always `@`",
         "queue_offset" / Int64sb * "of the message that a consumer received",

@@ -3,13 +3,12 @@
 Broker: `IndexRocksDBRecord`, `TimerRocksDBRecord`, `TransRocksDBRecord`, `MessageRocksDBStorage`.
 """
 
-import io
 from struct import Struct as Packer
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from construct import Bytes, GreedyBytes, Int32sb, Int64sb, Struct
 
-from rmqtool.formats.layout import Format
+from rmqtool.formats.layout import Format, size_before
 
 INDEX_FAMILY: Final = "default"
 TIMER_FAMILY: Final = "timer"
@@ -29,24 +28,15 @@ _SEPARATOR: Final = b"@"
 _KINDS: Final = {b"K": "key", b"T": "tag", b"U": "unique-key"}
 
 
-def _text_size(context: Any) -> int:
-    """Bytes of a text with eight bytes after it; it has no length field."""
-    if "text" in context:
-        return len(context.text)
-    stream: io.BytesIO = context._io  # noqa: SLF001 - construct's own name
-    position = stream.tell()
-    end = stream.seek(0, io.SEEK_END)
-    stream.seek(position)
-    return max(0, end - position - 8)
-
-
 INDEX_KEY: Final = Format(
     "rocksdb-index-key",
     "RocksDB index: key",
     "IndexRocksDBRecord#getKeyBytes",
     Struct(
         "hour_ms" / Int64sb * "store time of the message, rounded down to the hour",
-        "text" / Bytes(_text_size) * "`@topic@K@key@unique key@`, `@topic@T@tag@unique key@` or `@topic@U@unique key@`",
+        "text"
+        / Bytes(size_before("text", 8))
+        * "`@topic@K@key@unique key@`, `@topic@T@tag@unique key@` or `@topic@U@unique key@`",
         "physical_offset" / Int64sb * "where the record starts in the commit log",
     ),
     "In the column family `default`: one row for each key, for the tag, and for the unique key. The keys "

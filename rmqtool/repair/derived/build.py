@@ -50,12 +50,9 @@ def build(
     Args:
         runner: what reads the files of the log, and writes those of queues and index; None: threads of this process.
             Not for a window of a log.
-
-    Raises:
-        UnreadableError: a file of the log, or the start of a queue, may not be read.
-        WriteError: the directory does not take it.
     """
     setup = BuildContext.of(store, rules, request, options or BuildOptions())
+    on_progress = on_progress or (lambda _done, _total: None)
     builder = _Build(setup, directory, on_progress)
     if request.queue is None and not request.index:
         builder.look_at_end()
@@ -73,7 +70,7 @@ def build(
 
 
 class _Build:
-    def __init__(self, setup: BuildContext, directory: Path, on_progress: OnProgress | None) -> None:
+    def __init__(self, setup: BuildContext, directory: Path, on_progress: OnProgress) -> None:
         self._setup = setup
         self._on_progress = on_progress
         self._log = RecordOffsets((*setup.request.earlier, *(segment.start for segment in setup.store.commitlog)))
@@ -121,7 +118,7 @@ class _Build:
             log_bytes, size = table.scan.log_bytes, sum(dispatch_result.byte_count for dispatch_result in dispatched)
 
             def tell(done: int, count: int) -> None:
-                self._tell(log_bytes + size * done // count, log_bytes + size)
+                self._on_progress(log_bytes + size * done // count, log_bytes + size)
 
             directory = self.built.directory
             self.built.add(build_in_parallel(self._setup, directory, dispatched, self._log, runner, folder, tell))
@@ -142,7 +139,7 @@ class _Build:
             options.delays_ms,
             compiled=options.compiled,
             block_size=DISPATCH_BLOCK_SIZE,
-            digest=options.digest,
+            cache=options.cache,
             columns_only=True,
             keys_of=self._setup.rules.version if self._setup.request.index else None,
         )
@@ -152,16 +149,14 @@ class _Build:
         """Rows up to the first range that is not a record, or to the requested end; the build's result records them."""
         with self._log_table(segments) as table:
             options = self._setup.options
-            reading = LogReading(
-                table, self._setup.request.log_end, dispatching, options.threads, options.part_bytes,
-                options.keeps_keys,
-            )  # fmt: skip
+            limit = self._setup.request.log_end
+            reading = LogReading(table, limit, dispatching, options.threads, options.part_bytes, options.keeps_keys)
             done = 0
             for read_rows in reading.rows():
                 self._note(read_rows)
                 yield read_rows
                 done += read_rows.size
-                self._tell(done, table.scan.log_bytes)
+                self._on_progress(done, table.scan.log_bytes)
             self.built.bad = reading.bad
 
     def _up_to_damage(self, dispatched: Iterable[DispatchResult], table: RecordTable) -> Iterator[DispatchResult]:
@@ -171,15 +166,11 @@ class _Build:
             if dispatch_result.read is not None:
                 self._note(dispatch_result.read)
                 done += dispatch_result.read.size
-                self._tell(done, table.scan.log_bytes)
+                self._on_progress(done, table.scan.log_bytes)
             yield dispatch_result
             self.built.bad = dispatch_result.bad
             if dispatch_result.bad is not None or (limit is not None and self.built.log_end >= limit):
                 return
-
-    def _tell(self, done: int, total: int) -> None:
-        if self._on_progress is not None:
-            self._on_progress(done, total)
 
     def _note(self, read_rows: ReadRows) -> None:
         built = self.built

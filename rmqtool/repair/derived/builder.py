@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final, Self
 
@@ -43,12 +43,7 @@ from rmqtool.store.source import read_range
 HEAD_PATH: Final = f"{DIRECTORY}/{0:017d}"
 """Where the copy is built: a name before all that follow it."""
 
-_QUEUE: Final = (
-    "consumequeue_file_size",
-    "a queue file",
-    DEFAULT_FILE_UNITS * UNIT_SIZE,
-    "--queue-file-size BYTES or ",
-)
+_QUEUE: Final = "consumequeue_file_size", "a queue file", DEFAULT_FILE_UNITS * UNIT_SIZE, "--queue-file-size BYTES or "
 _BATCH: Final = ("batch_file_size", "a batch queue file", DEFAULT_FILE_UNITS * BATCH_UNIT_SIZE, "")
 _SLOTS: Final = ("index_slot_count", "an index file (its hash slots)", DEFAULT_SLOT_COUNT, "--index-slots N or ")
 _SLOTS_AND_ENTRIES: Final = (*_SLOTS[:3], "--index-slots N and --index-entries N, or ")
@@ -200,12 +195,7 @@ class QueueIndexBuilder:
         )  # fmt: skip
 
     def finish(self) -> BuiltQueues:
-        """Write the rest, and queues of which the log has no record any more.
-
-        Raises:
-            UnreadableError: the start of a queue may not be read.
-            WriteError: the sink does not take it.
-        """
+        """Write the rest, and queues of which the log has no record any more."""
         self.writer.finish(clean=True)
         is_wanted = self._is_wanted or (lambda _topic, _queue_id: False)
         if self._wants is not None:
@@ -250,46 +240,37 @@ class _Reach:
     is_broken: bool = False
 
 
+@dataclass(frozen=True)
 class QueuePrefixes:
-    """Copies the starts of queues into the build."""
+    """Copies the starts of queues into the build.
 
-    def __init__(self, store: Store, sizes: DerivedSizes, minimum: int, *, is_window: bool) -> None:
-        """Read nothing yet.
+    Attributes:
+        minimum: physical offset at which the log begins.
+        is_window: whether it continues below that.
+    """
 
-        Args:
-            minimum: physical offset at which the log begins.
-            is_window: whether it continues below that.
-        """
-        self._store = store
-        self._sizes = sizes
-        self._minimum = minimum
-        self._is_window = is_window
-        self._reached: dict[Key, _Reach] = {}
+    store: Store
+    sizes: DerivedSizes
+    minimum: int
+    is_window: bool
+    reached: dict[Key, _Reach] = field(default_factory=dict)
 
     def ends(self, sink: FileSink, topic: str, queue_id: int, is_batch: bool) -> QueueEnds:
-        """Where a queue continues after its start, which is copied.
-
-        Raises:
-            UnreadableError, WriteError: the queue cannot be read, or its start not be written.
-        """
-        self._reached[topic, queue_id, is_batch] = _Reach()
-        queues = self._store.batch_queues if is_batch else self._store.queues
+        """Where a queue continues after its start, which is copied."""
+        self.reached[topic, queue_id, is_batch] = _Reach()
+        queues = self.store.batch_queues if is_batch else self.store.queues
         queue = queues.get((topic, queue_id))
-        if queue is None or self._minimum == 0:
+        if queue is None or self.minimum == 0:
             return QueueEnds(QueueEnd())
         return QueueEnds(self._copied(sink, queue, is_batch=is_batch))
 
     def keep_others(self, sink: FileSink, wants: Callable[[str, int], bool]) -> None:
-        """Queues of which the log has no record any more keep their units, and with them their next queue offset.
-
-        Raises:
-            UnreadableError, WriteError: see `ends`.
-        """
-        if self._minimum == 0:
+        """Queues of which the log has no record any more keep their units, and with them their next queue offset."""
+        if self.minimum == 0:
             return
-        for is_batch, queues in ((False, self._store.queues), (True, self._store.batch_queues)):
+        for is_batch, queues in ((False, self.store.queues), (True, self.store.batch_queues)):
             for (topic, queue_id), queue in queues.items():
-                if (topic, queue_id, is_batch) not in self._reached and wants(topic, queue_id):
+                if (topic, queue_id, is_batch) not in self.reached and wants(topic, queue_id):
                     self._copied(sink, queue, is_batch=is_batch)
 
     def needs(self, writer: DerivedWriter) -> int | None:
@@ -302,7 +283,7 @@ class QueuePrefixes:
             (topic, queue_id, isinstance(queue, BatchQueueWriter)): queue.first_queue_offset
             for topic, queue_id, queue in writer.queues()
         }
-        for key, reach in self._reached.items():
+        for key, reach in self.reached.items():
             begins = first.get(key)
             if reach.is_broken or (begins is not None and begins > reach.queue_offset):
                 needed_offsets.append(max(0, reach.physical_offset))
@@ -310,9 +291,11 @@ class QueuePrefixes:
 
     def _copied(self, sink: FileSink, queue: QueueFiles, *, is_batch: bool) -> QueueEnd:
         """Copy the units that point below the log, and return their end. Filler alone is left out."""
-        size = self._sizes.batch if is_batch else self._sizes.queue
-        end, last, copied, is_known = QueueEnd(), None, list[str](), self._is_window
-        for segment in _well_named(queue, size):
+        size = self.sizes.batch if is_batch else self.sizes.queue
+        end, last, copied, is_known = QueueEnd(), None, list[str](), self.is_window
+        # Units of a file whose name is no multiple of the size have no known queue offset.
+        segments = [segment for segment in queue.segments if size and segment.start % size == 0]
+        for segment in segments:
             if end.last_start is not None and segment.start != end.last_start + size:
                 break  # files are missing in between: what is before the gap is no use
             units = self._units(segment, size, is_batch=is_batch)
@@ -328,8 +311,8 @@ class QueuePrefixes:
             end, last = QueueEnd(segment.start, segment.start + head.nbytes), head[-1]
             if head.nbytes < size:
                 break
-        if self._is_window:
-            self._reached[queue.topic, queue.queue_id, is_batch] = self._reach(queue, end, last, is_batch=is_batch)
+        if self.is_window:
+            self.reached[queue.topic, queue.queue_id, is_batch] = self._reach(segments, end, last, is_batch=is_batch)
         if is_known:
             return end
         for path in copied:
@@ -338,30 +321,29 @@ class QueuePrefixes:
 
     def _units(self, segment: Segment, size: int, *, is_batch: bool) -> Units:
         form = unit_format(is_batch=is_batch).dtype
-        with closing(self._store.view.open(segment.path)) as source:
+        with closing(self.store.view.open(segment.path)) as source:
             raw = read_range(source, 0, min(size, segment.size) // form.itemsize * form.itemsize)
         return np.frombuffer(raw, form).copy()
 
     def _is_below(self, units: Units, least: int = 0) -> Units:
         """The units that are valid and point into [least, start of the log)."""
         offsets = units["physical_offset"]
-        return np.asarray((offsets >= least) & (offsets < self._minimum) & (units["record_size"] > 0))
+        return np.asarray((offsets >= least) & (offsets < self.minimum) & (units["record_size"] > 0))
 
     def _without_filler(self, head: Units, *, is_batch: bool) -> bool:
         """Give filler the form of an expired message's unit, but not in a window; True if there is anything else."""
-        if is_batch or self._is_window:
+        if is_batch or self.is_window:
             return bool(head.size)
         filler = head == np.array([FILLER_UNIT], UNIT.dtype)
-        head[filler] = (self._minimum - DEAD_BEFORE, DEAD_SIZE, 0)
+        head[filler] = (self.minimum - DEAD_BEFORE, DEAD_SIZE, 0)
         return not filler.all()
 
-    def _reach(self, queue: QueueFiles, end: QueueEnd, last: Any, *, is_batch: bool) -> _Reach:
-        """Extent of a queue whose start ends there, with this unit."""
-        size = self._sizes.batch if is_batch else self._sizes.queue
+    def _reach(self, segments: Sequence[Segment], end: QueueEnd, last: Any, *, is_batch: bool) -> _Reach:
+        """Extent of a queue with these files whose start ends there, with this unit."""
+        size = self.sizes.batch if is_batch else self.sizes.queue
         unit_size = BATCH_UNIT_SIZE if is_batch else UNIT_SIZE
         pointed = int(last["physical_offset"]) if last is not None else -1
         behind = end.end // unit_size
-        segments = _well_named(queue, size)
         for segment in segments:
             # A unit after the start, yet for a record below the window: between them some are missing.
             units = self._units(segment, size, is_batch=is_batch)
@@ -373,11 +355,6 @@ class QueuePrefixes:
         elif last is None and segments:
             behind = segments[0].start // unit_size
         return _Reach(behind, pointed)
-
-
-def _well_named(queue: QueueFiles, size: int) -> list[Segment]:
-    """Files of a queue whose names are a multiple of the size: units of others have no known queue offset."""
-    return [segment for segment in queue.segments if size and segment.start % size == 0]
 
 
 @dataclass
@@ -423,9 +400,6 @@ def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) 
 
     Args:
         begin: physical offset at which the window begins.
-
-    Raises:
-        UnreadableError, WriteError: the file cannot be read, or the copy not be written.
     """
     slots, room = store.index_slot_count, store.index_entry_count
     if not store.index_files or not slots or not room:
@@ -469,11 +443,7 @@ def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) 
 
 
 def first_entry_offset(store: Store) -> int:
-    """Physical offset that the first entry of the first index file points to; 0 where nothing tells.
-
-    Raises:
-        UnreadableError: the file cannot be read.
-    """
+    """Physical offset that the first entry of the first index file points to; 0 where nothing tells."""
     if not store.index_files or not store.index_slot_count:
         return 0
     with closing(store.view.open(store.index_files[0].path)) as source:

@@ -76,11 +76,6 @@ class DatabaseBuild:
     again: Mapping[str, int] = field(default_factory=dict)
 
     def steps(self, why: str) -> Iterator[Step]:
-        """Steps that replace the database.
-
-        Raises:
-            UnreadableError: a file of the store may not be read.
-        """
         if self.staged is None:
             return
         built = {f"{self.directory}/{path.name}": path for path in self.staged.iterdir() if path.name not in KEPT_FILES}
@@ -112,7 +107,6 @@ def build_database(
 
     Raises:
         UnsupportedError: the library is missing, or queues are to stay that cannot be read.
-        UnreadableError, WriteError: a file of the store, or the directory, fails.
     """
     require_library()
     old = store.queue_database
@@ -162,7 +156,7 @@ def _read_log(
         held.clear()
 
     scan = ScanOptions(
-        options.delays_ms, compiled=options.compiled, block_size=DISPATCH_BLOCK_SIZE, digest=options.digest,
+        options.delays_ms, compiled=options.compiled, block_size=DISPATCH_BLOCK_SIZE, cache=options.cache,
         columns_only=True,
     )  # fmt: skip
     with open_log(store.view.open, store.commitlog, scan, finds_crc=True) as table:
@@ -228,7 +222,8 @@ class _NewDatabase:
 
     def is_same(self) -> bool:
         old = self.old
-        if old is None or old.odd_row_count or old.dispatched != self.dispatched or set(old.families) != _NAMES:
+        families = {family.name for family in FAMILIES}
+        if old is None or old.odd_row_count or old.dispatched != self.dispatched or set(old.families) != families:
             return False
         names = {queue_name(*key): key for key in self.ends}
         served = {name for name, ends in old.ends.items() if ends.maximum is not None} | old.units.keys()
@@ -258,7 +253,6 @@ class _NewDatabase:
         return not hides and not (below["physical_offset"] >= self.log_minimum).any()
 
     def unit_batches(self) -> Iterator[RowBatch]:
-        """Rows of the family of units, in the order of their keys."""
         for key in sorted(self.ends, key=lambda key: queue_prefix(*key)):
             prefix = queue_prefix(*key)
             for rows in self.units(key):
@@ -271,7 +265,6 @@ class _NewDatabase:
                     yield RowBatch(FAMILIES[0].name, prefix, len(part), suffixes, values.tobytes())
 
     def end_batches(self) -> Iterator[RowBatch]:
-        """Rows of the family of ends, in the order of their keys."""
         values = {DISPATCHED_KEY: _DISPATCHED.pack(self.dispatched)}
         for (topic, queue_id), ends in self.ends.items():
             for end, is_maximum in ((ends.minimum, False), (ends.maximum, True)):
@@ -279,9 +272,6 @@ class _NewDatabase:
                     values[offset_key(topic, queue_id, is_maximum=is_maximum)] = _OFFSET.pack(*StoredEnd(*end))
         for key in sorted(values):
             yield RowBatch(FAMILIES[1].name, key, 0, b"", values[key])
-
-
-_NAMES: Final = {family.name for family in FAMILIES}
 
 
 def _notes(rows: DatabaseRows, old: QueueDatabase | None) -> list[str]:
@@ -329,12 +319,7 @@ class DatabaseRows:
     """
 
     def __init__(self, log: RecordOffsets, removed: RemovedTopics, kept: KeptUnits) -> None:
-        """Take rows; see `GapPreservingQueueWriter` for which of several records has a place.
-
-        Args:
-            removed: what was removed of topics.
-            kept: has what the queues had before.
-        """
+        """Take rows; see `GapPreservingQueueWriter` for which of several records has a place."""
         self._removed, self._kept = removed, kept
         self.again: dict[str, int] = {}
         self.queues: dict[QueueKey, QueueRowsBuilder] = {}
@@ -360,7 +345,9 @@ class DatabaseRows:
         key = (entries.topic, entries.queue_id)
         removed_before = self._removed.end(topic_text(entries.topic))
         if removed_before:
-            rows = rows[(rows["physical_offset"] >= removed_before) | self._are_kept(key, rows)]
+            offsets = rows["queue_offset"].astype(np.int64)
+            is_kept = self._kept.lead_to(_directory(key), offsets, rows["physical_offset"])
+            rows = rows[(rows["physical_offset"] >= removed_before) | is_kept]
         for part in np.split(rows, np.flatnonzero(np.diff(rows["queue_offset"].astype(np.int64)) != 1) + 1):
             if len(part):
                 self._enter(key, part)
@@ -369,8 +356,9 @@ class DatabaseRows:
         queue = self.queues.get(key)
         first = int(rows["queue_offset"][0])
         if queue is not None and first <= queue.last:
-            is_kept = self._are_kept(key, rows)
-            others = self._kept.physical_offsets(_directory(key), first, len(rows))
+            directory, offsets = _directory(key), rows["queue_offset"].astype(np.int64)
+            is_kept = self._kept.lead_to(directory, offsets, rows["physical_offset"])
+            others = self._kept.physical_offsets(directory, first, len(rows))
             is_older = (others >= 0) & (others < rows["physical_offset"]) & (rows["queue_offset"] <= queue.last)
             if (is_older & ~is_kept).any() or not (len(rows) > 1 or is_kept[0]):
                 rows = rows[~(is_older | (rows["queue_offset"] <= queue.last)) | is_kept]
@@ -413,10 +401,6 @@ class DatabaseRows:
         for rows in parts:
             yield from self._filled(self._without_tombstones(rows), following)
             following = int(rows["queue_offset"][-1]) + 1
-
-    def _are_kept(self, key: QueueKey, rows: Rows) -> NDArray[np.bool_]:
-        """Mask of the records that the queue has at their own places."""
-        return self._kept.lead_to(_directory(key), rows["queue_offset"].astype(np.int64), rows["physical_offset"])
 
     def _without_tombstones(self, rows: Rows) -> Rows:
         if not self._log.tombstones:

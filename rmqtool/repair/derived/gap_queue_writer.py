@@ -108,7 +108,7 @@ class GapPreservingQueueWriter(QueueWriter):
         *,
         log: RecordOffsets,
         kept: KeptUnits,
-        removed_before: int = 0,
+        removed_before: int,
     ) -> None:
         super().__init__(sink, directory, file_size, rules, end)
         self._built, self._log, self._kept, self._removed_before = sink, log, kept, removed_before
@@ -141,12 +141,10 @@ class GapPreservingQueueWriter(QueueWriter):
         return shown
 
     def put(self, entries: QueueEntries, tags_codes: Int64s | None = None) -> None:
-        """Enter records; see `QueueWriter.put`."""
         codes = entries.tags_codes if tags_codes is None else tags_codes
         if entries.physical_offsets.size and entries.physical_offsets[0] < self._removed_before:
-            follows = _follow(
-                self._kept.lead_to(self._directory, entries.queue_offsets, entries.physical_offsets), self._has_kept
-            )
+            is_kept = self._kept.lead_to(self._directory, entries.queue_offsets, entries.physical_offsets)
+            follows = np.logical_or.accumulate(is_kept) | self._has_kept  # one that is kept
             self._has_kept = bool(follows[-1])
             if self._removed_before == OFFSETS_END:
                 follows &= entries.physical_offsets <= self._newest
@@ -179,7 +177,11 @@ class GapPreservingQueueWriter(QueueWriter):
                 run, codes = _part(run, 1, run.physical_offsets.size), codes[1:]
                 continue
             if self._last_start is not None and self._next_queue_offset is None:
-                self._cut_head(first)
+                # Units of expired messages, from the place of the queue's first record in the log on: they are wrong.
+                expected = first * UNIT_SIZE
+                if self._last_start <= expected < self._end:
+                    self._write(expected, np.zeros((self._end - expected) // UNIT_SIZE, UNIT.dtype))
+                    self._end = expected
             if self._last_start is None or not 0 <= first < self._end // UNIT_SIZE:
                 self._append(run, codes)
                 return
@@ -293,14 +295,6 @@ class GapPreservingQueueWriter(QueueWriter):
             self._next_queue_offset = place
         return True
 
-    def _cut_head(self, queue_offset: int) -> None:
-        """Drop units of expired messages from the place of the queue's first record in the log on: they are wrong."""
-        end, expected = self._end, queue_offset * UNIT_SIZE
-        if self._last_start is None or not self._last_start <= expected < end:
-            return
-        self._write(expected, np.zeros((end - expected) // UNIT_SIZE, UNIT.dtype))
-        self._end = expected
-
     def _fill_gap(self, queue_offset: int, physical_offset: int) -> None:
         expected = queue_offset * UNIT_SIZE
         begin = self._end if self._last_start is not None else self._file_start(expected)
@@ -330,10 +324,13 @@ class GapPreservingQueueWriter(QueueWriter):
         if own is not None:
             return own
         gap = self._directory, (begin, end), (self._last_place, physical_offset)
-        light = self._kept.of_light_queue(*gap)
-        if light is not None:
-            return light
-        wrong = self._kept.of_wrong_headers(*gap)
+        if self._directory.split("/")[1].startswith(LMQ_PREFIX):
+            light = self._kept.in_between(*gap, _tells_nothing)
+            if light is not None:
+                return light
+        # Whatever the headers of the records say of themselves: consumers get these there today, and where they are
+        # left out, each later message of the queue moves up.
+        wrong = self._kept.in_between(*gap, _is_whole)
         is_lost = wrong is not None and not self._log.tombstones.isdisjoint(wrong["physical_offset"].tolist())
         return None if is_lost else wrong
 
@@ -423,10 +420,10 @@ class NewestBatchQueueWriter(BatchQueueWriter):
         sink: FileSink,
         directory: str,
         file_size: int,
-        end: QueueEnd | None = None,
+        end: QueueEnd,
         *,
         kept: KeptUnits,
-        removed_before: int = 0,
+        removed_before: int,
     ) -> None:
         super().__init__(sink, directory, file_size, end)
         self._kept, self._removed_before = kept.of_batch_queue(directory), removed_before
@@ -437,9 +434,8 @@ class NewestBatchQueueWriter(BatchQueueWriter):
         self.generations = Generations()
 
     def put(self, entries: QueueEntries) -> None:
-        """Enter records, in log order; see `BatchQueueWriter.put`."""
         is_kept = np.isin(entries.physical_offsets, self._kept)
-        follows = _follow(is_kept, self._has_kept)
+        follows = np.logical_or.accumulate(is_kept) | self._has_kept  # one that is kept
         if self._removed_before == OFFSETS_END:
             follows &= entries.physical_offsets <= self._kept.max(initial=-1)
         stays = (entries.physical_offsets >= self._removed_before) | follows
@@ -473,11 +469,6 @@ class NewestBatchQueueWriter(BatchQueueWriter):
         if start not in self._starts[-1:]:
             self._starts.append(start)
         return start
-
-
-def _follow(are_kept: NDArray[np.bool_], was_kept: bool) -> NDArray[np.bool_]:
-    """Mask of the records that are kept, or come after one that is."""
-    return np.logical_or.accumulate(are_kept) | was_kept
 
 
 def _part(entries: QueueEntries, start: int, stop: int) -> QueueEntries:
@@ -551,32 +542,15 @@ class KeptUnits(StoredUnits):
             return None
         return units
 
-    def of_light_queue(self, directory: str, places: tuple[int, int], physical: tuple[int, int]) -> NDArray[Any] | None:
-        """The units of a light queue for a gap; None unless each leads to a whole record that names no further queue.
+    def in_between(
+        self, directory: str, places: tuple[int, int], physical: tuple[int, int], fits: _Fits
+    ) -> NDArray[Any] | None:
+        """Units of a gap, if each leads to a record that fits, and they are in the order of the log; else None.
 
         Args:
             places: stream positions at which the gap begins and ends.
             physical: physical offsets of the records before and after the gap; the units lead to others in between.
         """
-        is_light = directory.split("/")[1].startswith(LMQ_PREFIX)
-        return self._in_between(directory, places, physical, _tells_nothing) if is_light else None
-
-    def of_wrong_headers(
-        self, directory: str, places: tuple[int, int], physical: tuple[int, int]
-    ) -> NDArray[Any] | None:
-        """The units of a queue for a gap; None unless each leads to a whole record, whatever its header says of itself.
-
-        Consumers get these there today, and where they are left out, each later message of the queue moves up.
-
-        Args:
-            places, physical: see `of_light_queue`.
-        """
-        return self._in_between(directory, places, physical, _is_whole)
-
-    def _in_between(
-        self, directory: str, places: tuple[int, int], physical: tuple[int, int], fits: _Fits
-    ) -> NDArray[Any] | None:
-        """Units of a gap, if each leads to a record that fits, and they are in the order of the log; else None."""
         try:
             units = self._units(directory, *places)
             if units is None:
@@ -613,7 +587,7 @@ def _is_whole(record: Record | None, physical_offset: int, size: int) -> bool:
 
 
 def _tells_nothing(record: Record | None, physical_offset: int, size: int) -> bool:
-    """True if a whole record does not name the further queues that it is in."""
+    """True if a whole record does not name the further queues that it is in, so that only units tell of these."""
     return (
         record is not None
         and _is_whole(record, physical_offset, size)

@@ -22,13 +22,7 @@ from rmqtool.engine.dispatch.queue_entries import NO_TEXTS, AnyRows, RowBytes, b
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import RecordTable
 from rmqtool.scan.plain_rows import columns_of
-from rmqtool.scan.row_columns import (
-    RowColumns,
-    by_name,
-    joined_rows,
-    kept_rows,
-    message_rows,
-)
+from rmqtool.scan.row_columns import RowColumns, by_name, joined_rows, kept_rows, message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split, SplitOutcome, splits_of
 from rmqtool.scan.walk import Batch, Walk
@@ -82,7 +76,7 @@ class LogReading:
         dispatching: tells what rows put into queues and index; None where only the records count.
         threads: one reads each file in one.
         part_bytes: of a part.
-        keeps_keys: whether the digest is told what records put into the index.
+        keeps_keys: whether the cache is told what records put into the index.
         bad: where the reading met something that is no record: (physical offset, length, finding).
     """
 
@@ -123,7 +117,7 @@ class LogReading:
             for read_rows in part.rows_read:
                 yield read_rows
                 position, last = (place - split.physical_offset for place in (read_rows.log_end, read_rows.last_begin))
-                if self._is_at_end(read_rows):
+                if self.log_end is not None and read_rows.log_end >= self.log_end:
                     return True
             fits, ended = part.bad is None, part.outcome.ended
             if fits:
@@ -143,39 +137,48 @@ class LogReading:
                 if rows is not None:
                     yield rows
                 self.bad = self.bad or bad
-                if bad is not None or (rows is not None and self._is_at_end(rows)):
+                is_at_end = rows is not None and self.log_end is not None and rows.log_end >= self.log_end
+                if bad is not None or is_at_end:
                     return True
         finally:
             split.source.close()
         return False
 
-    def _is_at_end(self, read_rows: ReadRows) -> bool:
-        return self.log_end is not None and read_rows.log_end >= self.log_end
-
     def _read_part(self, walk: Walk) -> _ReadPart:
         rows_by_batch: list[ReadRows] = []
+        last_bad: Bad | None = None  # after which nothing follows
         for rows, bad in self._batches(walk, 0):
-            if rows is not None:
-                rows_by_batch.append(rows)
-            if bad is not None:
-                return _ReadPart(walk.outcome, rows_by_batch, bad)
-        return _ReadPart(walk.outcome, rows_by_batch, None)
+            rows_by_batch += [rows] if rows is not None else []
+            last_bad = bad
+        return _ReadPart(walk.outcome, rows_by_batch, last_bad)
 
     def _batches(self, walk: Walk, begin: int) -> Iterator[tuple[ReadRows | None, Bad | None]]:
         """Good rows from a physical offset on, and last the range that is not a record; nothing from the requested end
         on.
         """
-        gathered = _PlainRows()
+        # Adjacent plain rows are gathered, because work queue by queue is cheaper for many.
+        plain_rows, index = list[RowColumns](), list[IndexEntries]()
+        topics: Sequence[bytes] = ()
+
+        def gathered() -> ReadRows:
+            rows, entries = joined_rows(plain_rows), joined_index_entries(index) if index else None
+            plain_rows.clear()
+            index.clear()
+            return self._read(rows, topics, NO_TEXTS, entries)
+
         for batch in walk.batches():
             if (plain := columns_of(batch)) is not None:
                 columns = self._wanted(plain.rows, begin)
                 if columns.size:
-                    gathered.take(columns, batch.topics, self._index_entries(batch, columns))
-                if gathered.count >= GATHERED_ROWS:
-                    yield self._gathered(gathered), None
+                    plain_rows.append(columns)
+                    topics = batch.topics  # those of the rows before, and more
+                    entries = self._index_entries(batch, columns)
+                    index += [entries] if entries is not None else []
+                if sum(rows.size for rows in plain_rows) >= GATHERED_ROWS:
+                    yield gathered(), None
                 continue
-            if gathered.count:
-                yield self._gathered(gathered), None
+            if plain_rows:
+                yield gathered(), None
             rows = self._wanted(batch.as_array(), begin)
             bad: Bad | None = None
             wrong = np.flatnonzero(rows["verdict"] != Verdict.GOOD)
@@ -189,8 +192,8 @@ class LogReading:
                 yield None, bad
             if bad is not None:
                 return
-        if gathered.count:
-            yield self._gathered(gathered), None
+        if plain_rows:
+            yield gathered(), None
 
     def _wanted(self, rows: Any, begin: int) -> Any:
         rows = kept_rows(rows, rows["physical_offset"] >= begin)
@@ -204,10 +207,6 @@ class LogReading:
         if not self.keeps_keys:
             batch.keys = None
         return entries
-
-    def _gathered(self, gathered: _PlainRows) -> ReadRows:
-        rows, topics, index = gathered.clear()
-        return self._read(rows, topics, NO_TEXTS, index)
 
     def _read(self, rows: AnyRows, topics: Sequence[bytes], texts: RowBytes, index: IndexEntries | None) -> ReadRows:
         column = by_name(rows)
@@ -228,27 +227,3 @@ class LogReading:
             marked = messages["prepared_transaction_offset"] == TOMBSTONE
             read_rows.tombstones = messages["physical_offset"][marked].tolist()
         return read_rows
-
-
-class _PlainRows:
-    """Adjacent plain rows of one walk, gathered because work queue by queue is cheaper for many."""
-
-    def __init__(self) -> None:
-        self._rows: list[RowColumns] = []
-        self._index: list[IndexEntries] = []
-        self._topics: Sequence[bytes] = ()
-        self.count = 0
-
-    def take(self, rows: RowColumns, topics: Sequence[bytes], index: IndexEntries | None) -> None:
-        """Take rows; `topics` are those of the rows before, and more."""
-        self._rows.append(rows)
-        self._topics = topics
-        if index is not None:
-            self._index.append(index)
-        self.count += rows.size
-
-    def clear(self) -> tuple[RowColumns, Sequence[bytes], IndexEntries | None]:
-        """All rows so far, their topics and their index entries; none of it is kept."""
-        rows, index = joined_rows(self._rows), joined_index_entries(self._index) if self._index else None
-        self._rows, self._index, self.count = [], [], 0
-        return rows, self._topics, index

@@ -10,7 +10,7 @@ something is incomplete.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -62,7 +62,6 @@ class LogWindow:
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing is left out."""
         return not self.left_out
 
     def notes(self) -> tuple[str, ...]:
@@ -174,13 +173,12 @@ class _Cut:
         self.needs = needed_offset if self.needs is None else min(self.needs, needed_offset)
 
     def _queue_ends(self, segments: Sequence[Segment], unit_size: int, number: int) -> Ends:
-        segment = segments[number]
-        return self._unit(segment.path, 0), self._unit(segment.path, segment.size - unit_size)
-
-    def _unit(self, path: str, position: int) -> int | None:
-        raw = self._read(path, position, PLAIN.size)  # a batch unit begins as a plain one does
-        physical_offset, size, _ = PLAIN.unpack(raw) if len(raw) == PLAIN.size else (-1, 0, 0)
-        return physical_offset if physical_offset >= 0 and size > 0 else None
+        segment, ends = segments[number], list[int | None]()
+        for position in (0, segment.size - unit_size):
+            raw = self._read(segment.path, position, PLAIN.size)  # a batch unit begins as a plain one does
+            physical_offset, size, _ = PLAIN.unpack(raw) if len(raw) == PLAIN.size else (-1, 0, 0)
+            ends.append(physical_offset if physical_offset >= 0 and size > 0 else None)
+        return ends[0], ends[1]
 
     def _index_ends(self, entries: Sequence[Entry], slot_count: int, number: int) -> Ends:
         path = entries[number].path
@@ -214,9 +212,6 @@ def first_window(store: Store, rules: BrokerRules, options: ForecastOptions, sha
 
     Args:
         shaped: paths of the log's files that steps of the repair change already.
-
-    Raises:
-        UnreadableError: a file that the broker reads first cannot be read.
     """
     begin = scan_begin(store, rules, options)
     if begin is None:
@@ -287,25 +282,17 @@ def named_queues(queues: Iterable[Finding], rebuilt: AbstractSet[QueueName]) -> 
     return names
 
 
-def queues_reaching(store: Store, log_end: int) -> set[QueueName]:
-    """The queues, by topic and queue id, that have a unit for a record from a physical offset on.
-
-    Raises:
-        UnreadableError: a queue's file may not be read.
-    """
-    plain, batch = store.queues.items(), store.batch_queues.items()
-    plain_names = {name for name, queue in plain if _reaches(store, queue, log_end, UNIT.dtype)}
-    return plain_names | {name for name, queue in batch if _reaches(store, queue, log_end, BATCH_UNIT.dtype)}
-
-
-def _reaches(store: Store, queue: QueueFiles, log_end: int, form: np.dtype[np.void]) -> bool:
-    for segment in reversed(queue.segments):
-        with closing(store.view.open(segment.path)) as source:
-            end = -(-last_data_end(source, 0, source.size) // form.itemsize) * form.itemsize
-            raw = read_range(source, 0, end)
-        units = np.frombuffer(raw[: len(raw) // form.itemsize * form.itemsize], form)
-        if (units["physical_offset"] >= log_end).any():
-            return True
-        if units.size and 0 <= units["physical_offset"][0] < log_end and units["record_size"][0] > 0:
-            return False
-    return False
+def queues_reaching(store: Store, log_end: int) -> Iterator[QueueName]:
+    """The queues, by topic and queue id, that have a unit for a record from a physical offset on."""
+    for queues, form in ((store.queues, UNIT.dtype), (store.batch_queues, BATCH_UNIT.dtype)):
+        for name, queue in queues.items():
+            for segment in reversed(queue.segments):
+                with closing(store.view.open(segment.path)) as source:
+                    end = -(-last_data_end(source, 0, source.size) // form.itemsize) * form.itemsize
+                    raw = read_range(source, 0, end)
+                units = np.frombuffer(raw[: len(raw) // form.itemsize * form.itemsize], form)
+                if (units["physical_offset"] >= log_end).any():
+                    yield name
+                    break
+                if units.size and 0 <= units["physical_offset"][0] < log_end and units["record_size"][0] > 0:
+                    break

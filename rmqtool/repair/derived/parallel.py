@@ -22,16 +22,10 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from rmqtool.engine.dispatch import index_writer
 from rmqtool.engine.dispatch.derived_writer import HELD_ROWS_MAX, DerivedEntries
 from rmqtool.engine.dispatch.index_entries import IndexEntries
-from rmqtool.engine.dispatch.index_writer import (
-    DIRECTORY,
-    IndexWriter,
-    OpenIndexFile,
-    carried_header,
-    path_behind,
-    possible_times,
-)
+from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, possible_times
 from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import IndexHeader, file_size
@@ -104,11 +98,7 @@ class DispatchResult:
     ends_without: bool
 
     def queue_entries(self, bucket: int) -> Iterator[list[QueueEntries]]:
-        """Entries of a bucket's queues, in the order of the log.
-
-        Raises:
-            UnreadableError: they are not what was written.
-        """
+        """Entries of a bucket's queues, in the order of the log."""
         count = self.buckets.get(bucket, 0)
         if not count:
             return
@@ -122,11 +112,7 @@ class DispatchResult:
             raise UnreadableError(f"{place}: not what was written ({error})") from error
 
     def index_entries(self, first: int, count: int) -> IndexEntries:
-        """Some of the entries for the index.
-
-        Raises:
-            UnreadableError: they are not what was written.
-        """
+        """Some of the entries for the index."""
         place = self.folder / "index"
         try:
             rows = np.fromfile(place, _INDEX_ROW, count, offset=first * _INDEX_ROW.itemsize)
@@ -151,11 +137,6 @@ class DispatchTask:
     folder: Path
 
     def __call__(self, split: Split) -> DispatchResult:
-        """Dispatch a split.
-
-        Raises:
-            WriteError: the folder does not take the files.
-        """
         request, dispatching = self.setup.request, self.setup.dispatching
         reading = LogReading(RecordTable((split,), self.scan), request.log_end, dispatching)
         folder = attempt_directory(self.folder, f"{split.physical_offset:020d}")
@@ -166,14 +147,9 @@ class DispatchTask:
                 files.take(rows.entries)
                 read = _joined(read, rows)
             files.write_queues()
+        buckets = dict(files.buckets)
         return DispatchResult(
-            folder,
-            files.byte_count,
-            read,
-            reading.bad,
-            dict(files.buckets),
-            files.index_count,
-            files.ends_without,
+            folder, files.byte_count, read, reading.bad, buckets, files.index_count, files.ends_without
         )
 
 
@@ -213,7 +189,12 @@ class _PieceFiles:
             if self._wants is not None and self._wants(topic, queue_id):
                 by_bucket.setdefault(bucket_of(topic, queue_id), []).append(joined_entries(parts))
         for bucket, queues in by_bucket.items():
-            text = msgspec.msgpack.encode([_queue_rows(entries) for entries in queues])
+            rows = []
+            for entries in queues:
+                typed = zip(entries[3:], _COLUMNS, strict=True)
+                columns = tuple(np.asarray(column, kind).tobytes() for column, kind in typed)
+                rows.append(_QueueRows(entries.topic, int(entries.queue_id), bool(entries.is_batch), columns))
+            text = msgspec.msgpack.encode(rows)
             self._append(self._folder / f"queues-{bucket}", len(text).to_bytes(_LENGTH_BYTES, "big") + text)
             self.buckets[bucket] += 1
         self._held, self._held_rows = {}, 0
@@ -222,12 +203,6 @@ class _PieceFiles:
         with place.open("ab") as file:
             file.write(data)
         self.byte_count += len(data)
-
-
-def _queue_rows(entries: QueueEntries) -> _QueueRows:
-    typed = zip(entries[3:], _COLUMNS, strict=True)
-    columns = tuple(np.asarray(column, kind).tobytes() for column, kind in typed)
-    return _QueueRows(entries.topic, int(entries.queue_id), bool(entries.is_batch), columns)
 
 
 def _entries(rows: _QueueRows) -> QueueEntries:
@@ -257,12 +232,6 @@ def _joined(before: ReadRows | None, after: ReadRows) -> ReadRows:
 BLOCK_ENTRIES: Final = 1 << 18
 
 
-class QueueTask(NamedTuple):
-    """All queues of a bucket."""
-
-    bucket: int
-
-
 class IndexTask(NamedTuple):
     """One file of the index: the entries from a number on, up to another; numbers count all entries, from 0."""
 
@@ -271,7 +240,8 @@ class IndexTask(NamedTuple):
     stop: int
 
 
-Share = QueueTask | IndexTask
+Share = int | IndexTask
+"""A bucket, of which all queues are written, or a file of the index."""
 
 
 @dataclass(frozen=True)
@@ -281,26 +251,6 @@ class _PieceEntries:
     split: DispatchResult
     skipped: int
     count: int
-
-
-@dataclass(frozen=True)
-class IndexEntriesOfLog:
-    """All entries for the index, in the order of the log."""
-
-    of_splits: tuple[_PieceEntries, ...] = ()
-
-    @property
-    def count(self) -> int:
-        return sum(split_entries.count for split_entries in self.of_splits)
-
-    def between(self, first: int, stop: int) -> Iterator[IndexEntries]:
-        """Entries from a number on, up to another, some at a time."""
-        number = 0
-        for split_entries in self.of_splits:
-            begin, end = max(first - number, 0), min(stop - number, split_entries.count)
-            for at in range(begin, end, BLOCK_ENTRIES):
-                yield split_entries.split.index_entries(split_entries.skipped + at, min(BLOCK_ENTRIES, end - at))
-            number += split_entries.count
 
 
 class TaskResult(NamedTuple):
@@ -317,24 +267,19 @@ class BuildTask:
 
     Attributes:
         folder: where the folders lie, which all machines see.
+        index: all entries for the index, in the order of the log.
     """
 
     setup: BuildContext
     folder: Path
     splits: tuple[DispatchResult, ...]
-    index: IndexEntriesOfLog
+    index: tuple[_PieceEntries, ...]
     log: RecordOffsets
 
     def __call__(self, share: Share) -> TaskResult:
-        """Build a share.
-
-        Raises:
-            UnreadableError: the start of a queue, or what was dispatched, may not be read.
-            WriteError: the folder does not take it.
-        """
         folder = attempt_directory(self.folder, "share")
-        if isinstance(share, QueueTask):
-            return TaskResult(folder, self._queues(share.bucket, folder))
+        if isinstance(share, int):
+            return TaskResult(folder, self._queues(share, folder))
         return TaskResult(folder, BuiltQueues(), self._index_file(share, folder))
 
     def _queues(self, bucket: int, folder: Path) -> BuiltQueues:
@@ -356,21 +301,32 @@ class BuildTask:
         slots, entries = self.setup.index_shape
         header = IndexHeader()
         for count in (1, share.first):  # nearly always the last one tells the time
-            for before in self.index.between(max(0, share.first - count), share.first):
+            for before in self._index_between(max(0, share.first - count), share.first):
                 times_ms = possible_times(before.store_timestamps_ms)
                 last_ms = int(times_ms[-1]) if times_ms.size else header.end_timestamp_ms
                 last_offset = int(before.physical_offsets[-1])
-                header = carried_header(replace(header, end_timestamp_ms=last_ms, end_physical_offset=last_offset))
+                header = index_writer.carried_header(
+                    replace(header, end_timestamp_ms=last_ms, end_physical_offset=last_offset)
+                )
             if header.end_timestamp_ms:
                 break
         with DirectorySink(folder) as sink:
             file = OpenIndexFile(f"{DIRECTORY}/{share.number}", header, np.zeros(slots, np.int32))
             sink.create(file.path, file_size(slots, entries))
             writer = IndexWriter(sink, slots, entries, self.setup.rules, lambda: 0, file, passes_over_times=True)
-            for some in self.index.between(share.first, share.stop):
+            for some in self._index_between(share.first, share.stop):
                 writer.put(some)
             writer.finish(clean=True)
         return file.header.end_timestamp_ms
+
+    def _index_between(self, first: int, stop: int) -> Iterator[IndexEntries]:
+        """Entries for the index from a number on, up to another, some at a time."""
+        number = 0
+        for piece in self.index:
+            begin, end = max(first - number, 0), min(stop - number, piece.count)
+            for at in range(begin, end, BLOCK_ENTRIES):
+                yield piece.split.index_entries(piece.skipped + at, min(BLOCK_ENTRIES, end - at))
+            number += piece.count
 
 
 def build_in_parallel(
@@ -388,30 +344,26 @@ def build_in_parallel(
         splits: of the log, in its order.
         folder: on the same file system; for what is not finished yet. Whoever calls removes it.
         on_progress: is told the shares that are done, and how many there are.
-
-    Raises:
-        UnreadableError: the start of a queue, or what was dispatched, may not be read.
-        WriteError: the directory does not take it.
     """
     times_ms = (split.read.first_ms for split in splits if split.read is not None)
     began_ms = next((time_ms for time_ms in times_ms if time_ms is not None), 0)
     splits = tuple(replace(split, read=None) for split in splits)  # what was read is no use to a share
-    index = _index_entries(splits) if setup.request.index else IndexEntriesOfLog()
+    index = tuple(_index_entries(splits)) if setup.request.index else ()
     work = BuildTask(setup, folder, splits, index, log)
-    queue_shares = [QueueTask(bucket) for bucket in sorted(_buckets(setup, splits))]
     index_shares = _index_shares(setup, splits, index) if setup.request.index else ()
-    shares: list[Share] = [*index_shares, *queue_shares]  # files of the index first: they take longest
+    # Files of the index first: they take longest.
+    shares: list[Share] = [*index_shares, *sorted(_buckets(setup, splits))]
     built, last = BuiltQueues(), ""
     on_progress(0, len(shares) or 1)
     for number, (share, done) in enumerate(zip(shares, runner.map(work, shares), strict=True), 1):
         on_progress(number, len(shares))
         built.add(done.queues)
-        if isinstance(share, QueueTask):
+        if isinstance(share, int):
             for place in [path for path in done.folder.rglob("*") if path.is_file()]:
                 _move(place, directory / place.relative_to(done.folder))
         else:
             # A file is named by the time up to which the one before reaches.
-            last = path_behind(last, began_ms)
+            last = index_writer.path_behind(last, began_ms)
             _move(done.folder / DIRECTORY / str(share.number), directory / last)
             began_ms = done.reached_ms
     return built
@@ -421,17 +373,13 @@ def _buckets(setup: BuildContext, splits: Sequence[DispatchResult]) -> set[int]:
     """Buckets with entries, or with queues of which the log may have no record any more."""
     if setup.request.queue is None:
         return set()
-    there = (
-        {bucket_of(*name) for name in (*setup.store.queues, *setup.store.batch_queues)}
-        if setup.store.log_start
-        else set()
-    )
-    return there.union(*(split.buckets for split in splits))
+    names = (*setup.store.queues, *setup.store.batch_queues) if setup.store.log_start else ()
+    return {bucket_of(*name) for name in names}.union(*(split.buckets for split in splits))
 
 
-def _index_entries(splits: Sequence[DispatchResult]) -> IndexEntriesOfLog:
+def _index_entries(splits: Sequence[DispatchResult]) -> Iterator[_PieceEntries]:
     """All entries. Where files of the log overlap, a broker leaves out the records below the last one it entered."""
-    of_splits, highest = [], 0
+    highest = 0
     for split in splits:
         if not split.index_count:
             continue
@@ -441,31 +389,27 @@ def _index_entries(splits: Sequence[DispatchResult]) -> IndexEntriesOfLog:
             offsets = split.index_entries(0, split.index_count).physical_offsets
             skipped = int(np.searchsorted(offsets, highest))
         if skipped < split.index_count:
-            of_splits.append(_PieceEntries(split, skipped, split.index_count - skipped))
+            yield _PieceEntries(split, skipped, split.index_count - skipped)
             highest = int(split.index_entries(split.index_count - 1, 1).physical_offsets[0])
-    return IndexEntriesOfLog(tuple(of_splits))
 
 
 def _index_shares(
-    setup: BuildContext, splits: Sequence[DispatchResult], index: IndexEntriesOfLog
+    setup: BuildContext, splits: Sequence[DispatchResult], index: Sequence[_PieceEntries]
 ) -> Iterator[IndexTask]:
     """A task for each file. A broker makes room for a record's entries before it checks if it has any."""
-    room, count = setup.index_shape[1] - 1, index.count
+    room, count = setup.index_shape[1] - 1, sum(piece.count for piece in index)
     number = 0
     for number, first in enumerate(range(0, count, room), 1):
         yield IndexTask(number - 1, first, min(count, first + room))
-    if count % room == 0 and _ends_without(splits, index):
-        yield IndexTask(number, count, count)
-
-
-def _ends_without(splits: Sequence[DispatchResult], index: IndexEntriesOfLog) -> bool:
-    """True if a record without an entry follows the last one that has some."""
-    entered = {split_entries.split.folder for split_entries in index.of_splits}
-    ends_without = False
+    if count % room:
+        return
+    entered = {piece.split.folder for piece in index}
+    ends_without = False  # whether a record without an entry follows the last one that has some
     for split in splits:
         left_out = split.index_count > 0 and split.folder not in entered
         ends_without = left_out or split.ends_without or (ends_without and split.folder not in entered)
-    return ends_without
+    if ends_without:
+        yield IndexTask(number, count, count)
 
 
 def _move(place: Path, target: Path) -> None:

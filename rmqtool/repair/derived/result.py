@@ -30,7 +30,7 @@ from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_conten
 from rmqtool.repair.machine.disk import within_range
 from rmqtool.repair.machine.plan import ABORT_NAME
 from rmqtool.repair.machine.steps import Create, Replace, Step, create_file, remove_file, replace_file
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics, whole_topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
@@ -53,8 +53,8 @@ class BuildOptions:
         compiled: which reader scans; None leaves it to the size of the log.
         threads: that read the log; whatever their number, the same is built.
         part_bytes: of a file of the log that a thread reads at a time.
-        digest: what is known of the log already, and is told what a build reads.
-        keeps_keys: whether the digest is told what records put into the index, for a later check of it.
+        cache: what is known of the log already, and is told what a build reads.
+        keeps_keys: whether the cache is told what records put into the index, for a later check of it.
         shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
         restored: deleted topics whose messages are entered too; None: all of them.
     """
@@ -67,7 +67,7 @@ class BuildOptions:
     compiled: bool | None = None
     threads: int = 2
     part_bytes: int = PART_BYTES
-    digest: LogDigest | None = field(default=None, compare=False, repr=False)
+    cache: RowCache | None = field(default=None, compare=False, repr=False)
     keeps_keys: bool = True
     shows_tombstones: bool = False
     restored: frozenset[str] | None = frozenset()
@@ -94,7 +94,6 @@ class RemovedTopics:
         """Look at a store.
 
         Args:
-            restored: see `BuildOptions`.
             incomplete: topics of which a check has told that queues lack messages.
         """
         shown = shown_topics(store)
@@ -155,7 +154,6 @@ class Generations:
     zeros: set[int] = field(default_factory=set)
 
     def add(self, other: Generations) -> None:
-        """Hear other queues too."""
         self.again, self.old_end = min(self.again, other.again), max(self.old_end, other.old_end)
         self.starts |= other.starts
         self.zeros |= other.zeros
@@ -197,7 +195,6 @@ class BuiltQueues:
         return {topic: begin for topic, begin in begins if begin is not None}
 
     def add(self, others: BuiltQueues) -> None:
-        """Count other queues of the same store too."""
         self.repeated += others.repeated
         self.superseded += others.superseded
         for topic, generations in others.generations.items():
@@ -235,11 +232,6 @@ class BuildResult(BuiltQueues):
     needs: int | None = None
 
     def steps(self, queue_why: str, index_why: str) -> Iterator[Step]:
-        """Steps that bring the built queues, extensions and index into the store.
-
-        Raises:
-            UnreadableError: a file of the store may not be read.
-        """
         if self.request.queue is not None:
             for root, queues in (
                 (QUEUES, self.store.queues),
@@ -269,7 +261,6 @@ class BuildResult(BuiltQueues):
             yield from self._index_steps(index_why)
 
     def notes(self) -> list[str]:
-        """Notes for a person on how the files were built."""
         notes = list(self.refused)
         if self.repeated:
             notes.append(
@@ -316,9 +307,6 @@ def file_step(
     view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None, rows: str | None = None
 ) -> Iterator[Step]:
     """The step that replaces a file by the built one; no step where they are equal.
-
-    Args:
-        rows: see `Replace`.
 
     Raises:
         UnreadableError: something else has the path, or the file may not be read.

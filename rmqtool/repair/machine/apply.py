@@ -62,8 +62,6 @@ def apply_plan(plan: Plan, places: StorePaths, *, disk: Disk | None = None, sess
 
     Args:
         plan: not an empty one.
-        places: the store it was made for.
-        disk: makes the changes; another one in a test.
         session: of the run that made the plan, if it holds the store's lock already.
 
     Raises:
@@ -78,7 +76,11 @@ def apply_plan(plan: Plan, places: StorePaths, *, disk: Disk | None = None, sess
     if plan.is_empty:
         raise UsageError("the plan has no changes")
     check_undo_directory(places)
-    demand_log(places)
+    for directory in places.log_directories:
+        if not (places.root / directory).is_dir():  # there would be no place for the fence
+            raise UnsupportedError(
+                f"{places.root / directory}: no such directory, so the repair cannot keep brokers out"
+            )
     demand_own_kinds(plan, places)
     with nullcontext(session) if session is not None else Session(places, disk) as held, held_interrupts() as interrupt:
         held.lock.complete()
@@ -93,25 +95,11 @@ def demand_settled(places: StorePaths) -> None:
         raise RefusedError(f"{places.root}: an earlier repair is unfinished; roll it back with rmqtool undo first")
 
 
-def demand_log(places: StorePaths) -> None:
-    """Refuse to change a store whose log's directory is missing: there would be no place for the fence.
-
-    Raises:
-        UnsupportedError: it is.
-    """
-    for directory in places.log_directories:
-        if not (places.root / directory).is_dir():
-            raise UnsupportedError(
-                f"{places.root / directory}: no such directory, so the repair cannot keep brokers out"
-            )
-
-
 def demand_unchanged(plan: Plan, places: StorePaths) -> None:
     """Refuse a plan that was made for another store, or for this one as it no longer is.
 
     Raises:
         RefusedError: it was.
-        UnreadableError: what is to be changed cannot be read.
     """
     if fingerprint(places) != plan.store_fingerprint:
         raise RefusedError(f"{places.root}: not the store of this plan, or changed since; make the plan again")
@@ -126,7 +114,7 @@ def demand_unchanged(plan: Plan, places: StorePaths) -> None:
 
 def _demand_fit(plan: Plan, session: Session) -> None:
     """Refuse a store that a broker has changed or loads, though not served: the lock stops it only after its load."""
-    session.lock.demand_unmapped()
+    session.lock.demand_unused()
     if fingerprint(session.places) != plan.store_fingerprint:
         raise RefusedError(f"{session.places.root}: changed since the plan was made; make the plan again")
 

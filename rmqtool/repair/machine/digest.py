@@ -25,19 +25,12 @@ def digest_of(source: ByteSource, start: int, end: int, *, salvaging: bool = Fal
 
     Args:
         salvaging: take what the disk does not give for zeros, as a copy of it has them.
-
-    Raises:
-        UnreadableError: the disk does not give the bytes, or the file has become shorter.
     """
     return _RangeDigest(min(start, end), end).finish(source, salvaging=salvaging)
 
 
 def digest_of_content(content: Content) -> str:
-    """Digest of content that is yet to be written; the same as that of the range once it holds it.
-
-    Raises:
-        UnreadableError: the file it comes from may not be read.
-    """
+    """Digest of content that is yet to be written; the same as that of the range once it holds it."""
     if isinstance(content, BuiltFile) and content.known_digest is not None:
         return content.known_digest
     with closing(content.open()) as source:
@@ -137,11 +130,7 @@ class _DigestingSource:
 
 
 def read_fully(source: ByteSource, position: int, buffer: memoryview) -> None:
-    """Fill a buffer.
-
-    Raises:
-        UnreadableError: the disk does not give the bytes, or the file has become shorter.
-    """
+    """Fill a buffer; UnreadableError too where the file has become shorter."""
     try:
         count = source.read_into(position, buffer)
     except OSError as error:

@@ -63,11 +63,7 @@ class Metadata:
 
     @classmethod
     def of(cls, file: RootPath) -> Metadata:
-        """Of a file or directory, links not followed.
-
-        Raises:
-            UnreadableError: it is not there, or may not be looked at.
-        """
+        """Of a file or directory, which must be there, links not followed."""
         state = file.lstat()
         if state is None:
             raise UnreadableError(f"{file}: no such file or directory")
@@ -75,7 +71,6 @@ class Metadata:
 
     @classmethod
     def from_stat(cls, state: os.stat_result) -> Metadata:
-        """Metadata from the system's file status."""
         mode = stat.S_IMODE(state.st_mode)
         times_ns = within_range(state.st_atime_ns), within_range(state.st_mtime_ns)
         return cls(state.st_size, mode, state.st_uid, state.st_gid, *times_ns)
@@ -87,7 +82,7 @@ def within_range(time_ns: int) -> int:
 
 
 class Disk:
-    """Changes to files of this machine. Every method raises WriteError where the system refuses."""
+    """Changes to files of this machine; a test passes others. Every method raises WriteError where one is refused."""
 
     def __init__(self, watch: Watch = lambda _change, _file: None) -> None:
         self._watch = watch
@@ -191,7 +186,6 @@ class Disk:
         self.write(target, 0, _Opened(source), salvaging=salvaging)
 
     def truncate(self, file: RootPath, size: int) -> None:
-        """Cut or lengthen a file."""
         with _opened(file) as descriptor:
             if os.fstat(descriptor).st_size != size:
                 with self._change("truncate", file):
@@ -227,7 +221,6 @@ class Disk:
             os.close(descriptor)
 
     def set_times(self, file: RootPath, atime_ns: int, mtime_ns: int) -> None:
-        """Set a file's or directory's times."""
         with self._change("utime", file), file.entry() as (at, name):
             os.utime(name, ns=(atime_ns, mtime_ns), dir_fd=at, follow_symlinks=False)
 
@@ -237,12 +230,10 @@ class Disk:
             os.rename(name, new_name, src_dir_fd=at, dst_dir_fd=other)
 
     def remove(self, file: RootPath) -> None:
-        """Remove a file."""
         with self._change("unlink", file), file.entry() as (at, name):
             os.unlink(name, dir_fd=at)
 
     def remove_directory(self, directory: RootPath) -> None:
-        """Remove a directory that is empty."""
         with self._change("rmdir", directory), directory.entry() as (at, name):
             os.rmdir(name, dir_fd=at)
 

@@ -34,11 +34,7 @@ class FileState:
 
 
 def file_states(places: StorePaths) -> dict[str, FileState]:
-    """Every file of a store by its path.
-
-    Raises:
-        UnreadableError: a directory or a file may not be looked at.
-    """
+    """Every file of a store by its path."""
     view = DirectoryView(places.root)
     listing = list_files(view)
     paths = {entry.path for entry in listing.entries}
@@ -60,11 +56,7 @@ def file_states(places: StorePaths) -> dict[str, FileState]:
 
 
 def fingerprint(places: StorePaths) -> str:
-    """One text for the whole store; another one as soon as anything in it has changed.
-
-    Raises:
-        UnreadableError: a directory or a file may not be looked at.
-    """
+    """One text for the whole store; another one as soon as anything in it has changed."""
     digest = hashlib.sha256()
     for path, state in file_states(places).items():
         digest.update(os.fsencode(path) + f"\0{state.size}\0{state.mtime_ns}\0{state.inode}\0".encode())
@@ -77,28 +69,20 @@ def unchanged(places: StorePaths) -> Iterator[str]:
 
     Raises:
         RefusedError: the store has changed; an error that came of it is its cause.
-        UnreadableError: see `fingerprint`.
     """
-    before = fingerprint(places)
+    before, failure = fingerprint(places), None
     try:
         yield before
     except RmqtoolError as error:
-        if not _is_still(places, before):
-            raise _changed(places) from error
-        raise
-    if not _is_still(places, before):
-        raise _changed(places)
-
-
-def _is_still(places: StorePaths, before: str) -> bool:
+        failure = error
     try:
-        return fingerprint(places) == before
+        is_still = fingerprint(places) == before
     except UnreadableError:  # a file went between the listing and the look
-        return False
-
-
-def _changed(places: StorePaths) -> RefusedError:
-    return RefusedError(
-        f"{places.root}: changed while it was read; a broker may be starting. Stop everything that uses the "
-        f"store, and try again"
-    )
+        is_still = False
+    if not is_still:
+        raise RefusedError(
+            f"{places.root}: changed while it was read; a broker may be starting. Stop everything that uses the "
+            f"store, and try again"
+        ) from failure
+    if failure is not None:
+        raise failure

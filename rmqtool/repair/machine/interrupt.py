@@ -6,22 +6,19 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 
+@dataclass
 class Interrupt:
     """Request of a user to stop."""
 
-    def __init__(self) -> None:
-        self.is_asked = False
+    is_asked: bool = False
 
     def demand_none(self) -> None:
-        """Stop here if somebody asked to.
-
-        Raises:
-            KeyboardInterrupt: somebody did.
-        """
+        """Stop here, with KeyboardInterrupt, if somebody asked to."""
         if self.is_asked:
             raise KeyboardInterrupt
 

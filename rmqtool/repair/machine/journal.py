@@ -194,7 +194,6 @@ def journals(places: StorePaths) -> list[Journal]:
 
     Raises:
         RefusedError: one of the tool's own directories is a link, or somebody else's.
-        UnreadableError: the folder may not be read.
     """
     undo = places.own_top / UNDO
     for directory in (places.own_top, undo):

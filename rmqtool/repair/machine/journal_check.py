@@ -64,10 +64,6 @@ class CheckedJournal:
     vouched: frozenset[tuple[int, int]] = frozenset()
     """Directories to which a link of the store leads, and in or beside which something tells of this repair."""
 
-    def may_change(self, file: RootPath, places: StorePaths) -> bool:
-        """True if a file or directory is where this journal may lead."""
-        return not places.is_linked(file) or file.root.identity in self.vouched
-
 
 def outer_folder(base: Path, places: StorePaths, number: int) -> str:
     """The folder of a journal in a directory outside of the store, which several stores may share."""
@@ -244,7 +240,7 @@ def _demand_vouched(known: CheckedJournal, places: StorePaths) -> None:
             raise RefusedError(
                 f"{path}: not a broker file, and a symbolic link of the store points to {outside}; not undone"
             )
-        if not known.may_change(file, places):
+        if file.root.identity not in known.vouched:
             raise RefusedError(
                 f"{path}: a link of the store leads to {outside}, and only the store says that a repair "
                 f"changed files there; if that is the commit log of the store, pass --commitlog {outside}"

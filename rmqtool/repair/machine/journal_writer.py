@@ -17,7 +17,7 @@ from rmqtool.repair.machine.digest import digest_of
 from rmqtool.repair.machine.disk import Disk, Metadata, NewContent
 from rmqtool.repair.machine.journal import Journal, Manifest, SavedFile, SavedRange, journals, record
 from rmqtool.repair.machine.journal_check import JournalEntry, base_beside, outer_folder, staged_file
-from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.plan import ABORT_NAME, Plan
 from rmqtool.repair.machine.root import Root, RootPart, RootPath
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange
@@ -95,7 +95,8 @@ class _Folders:
 def changes_of(plan: Plan, places: StorePaths, folders: _Folders) -> tuple[FileChange, ...]:
     """The plan's steps by file, in the order in which they are carried out."""
     grouped: dict[str, list[Step]] = {}
-    for step in plan.in_order():
+    # `abort` is removed after all others, for it makes the broker recover.
+    for step in sorted(plan.steps, key=lambda step: isinstance(step, Remove) and step.path == ABORT_NAME):
         grouped.setdefault(step.path, []).append(step)
     staged = Counter(part.place for part in map(_part_of_file, plan.steps) if part is not None)
     changes: list[FileChange] = []

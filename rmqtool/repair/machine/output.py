@@ -40,17 +40,13 @@ def apply_to_copy(
 
     Args:
         plan: made for the store; an empty one makes a plain copy.
-        places: the store.
         output: a directory that is not there yet, or is empty.
-        disk: makes the changes; another one in a test.
         on_progress: is told the bytes of files that are copied, and how many there are.
 
     Raises:
         RefusedError: a broker uses the store, or it changed since it was planned for, or while it was copied.
         UsageError: the directory is not free, or lies in the store.
         UnsupportedError: the log has several directories outside of the store.
-        WriteError: the copy cannot be written.
-        UnreadableError: the store cannot be read.
         KeyboardInterrupt: asked for during the copy.
     """
     plan.check(places.log_directories)

@@ -122,13 +122,12 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to do."""
         return not self.steps
 
     @property
     def lowers_floor_by(self) -> int:
         """Messages that consumers get today and not afterwards, or at another queue offset, beyond those given up."""
-        if self.floor is None or not self.floor.is_lowered:
+        if self.floor is None or self.floor.taken_away + self.floor.moved <= 0:
             return 0
         return max(0, self.floor.taken_away + self.floor.moved - self.loss.messages)
 
@@ -162,10 +161,6 @@ class Plan:
                 f"a broker {self.broker_version} would lose {counted(after.lost, 'message')} after the repair, "
                 f"and {now.lost} without it; nothing was changed"
             )
-
-    def in_order(self) -> tuple[Step, ...]:
-        """The steps as they are carried out: `abort` is removed after all others, for it makes the broker recover."""
-        return tuple(sorted(self.steps, key=lambda step: isinstance(step, Remove) and step.path == ABORT_NAME))
 
     def check(self, log_directories: Sequence[str] = ()) -> None:
         """Refuse steps that contradict each other or lead out of the store.

@@ -44,11 +44,7 @@ class Root:
 
     @classmethod
     def open(cls, directory: Path) -> Root:
-        """Open a directory that a person named; links in its path are followed.
-
-        Raises:
-            UnreadableError: it is not there, is no directory, or may not be entered.
-        """
+        """Open a directory that a person named; links in its path are followed."""
         try:
             return cls(directory, os.open(directory, _ON_THE_WAY & ~os.O_NOFOLLOW))
         except OSError as error:
@@ -61,7 +57,6 @@ class Root:
 
     @property
     def top(self) -> RootPath:
-        """The directory itself."""
         return RootPath(self)
 
     def __truediv__(self, path: str) -> RootPath:
@@ -101,7 +96,6 @@ class RootPath:
         return RootPath(self.root, self.path.rpartition("/")[0])
 
     def with_name(self, name: str) -> RootPath:
-        """Something beside it."""
         return self.parent / name
 
     @contextmanager
@@ -157,11 +151,7 @@ class RootPath:
         return state is not None and stat.S_ISDIR(state.st_mode)
 
     def names(self) -> list[str]:
-        """The names in a directory, in order; none where it is not there.
-
-        Raises:
-            UnreadableError: it may not be read, or is no directory.
-        """
+        """The names in a directory, in order; none where it is not there."""
         try:
             descriptor = self.open(_LISTED)
         except FileNotFoundError:
@@ -176,11 +166,7 @@ class RootPath:
             os.close(descriptor)
 
     def source(self, name: str | None = None) -> FileSource:
-        """The bytes of a regular file.
-
-        Raises:
-            UnreadableError: it is missing, may not be read, or is no regular file.
-        """
+        """The bytes of a regular file; UnreadableError of anything else, a missing one too."""
         name = name if name is not None else str(self)
         state = self.lstat()  # looked at first: opening a FIFO would let its writer continue
         if state is None or not stat.S_ISREG(state.st_mode):
@@ -220,11 +206,6 @@ class RootPart:
     length: int
 
     def open(self) -> ByteSource:
-        """The bytes.
-
-        Raises:
-            UnreadableError: the file is missing, may not be read, or has become shorter.
-        """
         source = self.file.source()
         if source.size < self.position + self.length:
             source.close()

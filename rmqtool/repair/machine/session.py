@@ -25,14 +25,11 @@ class Session(Closable):
         """Take the lock.
 
         Args:
-            places: the store.
-            disk: makes the changes; another one in a test.
             makes_file: see `StoreLock`.
 
         Raises:
             RefusedError: somebody uses the store, or a directory of the tool's own is somebody else's.
             WriteError: the lock cannot be taken.
-            UnreadableError: the store may not be looked at.
         """
         self.places, self.disk = places, disk or Disk()
         self.note_times()
@@ -45,16 +42,11 @@ class Session(Closable):
         self.root_times_ns = (before.atime_ns, before.mtime_ns)
 
     def close(self) -> None:
-        """Let go of the store."""
         self.lock.close()
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """An empty directory in the store for this run alone; where nothing came of it, nothing shows afterwards.
-
-        Raises:
-            WriteError: it cannot be made.
-        """
+        """An empty directory in the store for this run alone; where nothing came of it, nothing shows afterwards."""
         places, disk = self.places, self.disk
         staging = places.own_top / STAGING
         own_before = Metadata.of(places.own_top) if places.own_top.exists() else None
@@ -98,7 +90,6 @@ class Session(Closable):
 
         Raises:
             RefusedError: a directory there is a link, or somebody else's.
-            UnreadableError, WriteError: a file cannot be read or made.
         """
         places, disk = self.places, self.disk
         built = staging / "kept"
@@ -144,7 +135,6 @@ def demand_own_directories(places: StorePaths) -> None:
 
     Raises:
         RefusedError: it is.
-        UnreadableError: it may not be looked at.
     """
     demand_own(places.own_top, places.top.root)
     for directory in (places.own_top / UNDO, places.own_top / STAGING):

@@ -24,8 +24,16 @@ from rmqtool.store.source import Content, FileSource
 from rmqtool.store.view import StoreView
 
 
+class _WithContent:
+    content: Content
+
+    @property
+    def length(self) -> int:
+        return self.content.length
+
+
 @dataclass(frozen=True)
-class WriteRange:
+class WriteRange(_WithContent):
     """Overwrite bytes of a file that exists; bytes past its end make it longer."""
 
     path: str
@@ -39,16 +47,12 @@ class WriteRange:
     action: ClassVar[Literal["write"]] = "write"
 
     @property
-    def length(self) -> int:
-        return self.content.length
-
-    @property
     def end(self) -> int:
         return self.file_position + self.content.length
 
 
 @dataclass(frozen=True)
-class Replace:
+class Replace(_WithContent):
     """Give a file that exists another content; owner, mode and modification time stay."""
 
     path: str
@@ -62,13 +66,9 @@ class Replace:
     action: ClassVar[Literal["replace"]] = "replace"
     file_position = 0
 
-    @property
-    def length(self) -> int:
-        return self.content.length
-
 
 @dataclass(frozen=True)
-class Create:
+class Create(_WithContent):
     """Make a file that is not there, and its directories."""
 
     path: str
@@ -90,16 +90,8 @@ class Create:
 
     @cached_property
     def after(self) -> str:
-        """The digest of the content, which is read if nobody has read it yet.
-
-        Raises:
-            UnreadableError: it may not be read.
-        """
+        """The digest of the content, which is read if nobody has read it yet."""
         return digest_of_content(self.content)
-
-    @property
-    def length(self) -> int:
-        return self.content.length
 
 
 @dataclass(frozen=True)
@@ -120,11 +112,7 @@ Step = WriteRange | Replace | Create | Remove
 
 
 def write_range(view: StoreView, path: str, file_position: int, content: Content, why: str) -> WriteRange:
-    """A step that overwrites a range, digests taken from the store as it is.
-
-    Raises:
-        UnreadableError: the file is not there or may not be read.
-    """
+    """A step that overwrites a range, digests taken from the store as it is."""
     with closing(view.open(path)) as source:
         end = min(source.size, file_position + content.length)
         before = digest_of(source, file_position, end, salvaging=True)
@@ -132,11 +120,7 @@ def write_range(view: StoreView, path: str, file_position: int, content: Content
 
 
 def replace_file(view: StoreView, path: str, content: Content, why: str) -> Replace:
-    """A step that replaces a file.
-
-    Raises:
-        UnreadableError: the file is not there or may not be read.
-    """
+    """A step that replaces a file."""
     before, _ = _whole(view, path)
     return Replace(path, content, before, digest_of_content(content), why)
 
@@ -153,11 +137,7 @@ def create_file(view: StoreView, path: str, content: Content, why: str, mtime_ns
 
 
 def remove_file(view: StoreView, path: str, why: str) -> Remove:
-    """A step that takes a file away.
-
-    Raises:
-        UnreadableError: the file is not there or may not be read.
-    """
+    """A step that takes a file away."""
     before, size = _whole(view, path)
     return Remove(path, size, before, why)
 
@@ -188,7 +168,6 @@ def synced_meanwhile(steps: Iterable[Step]) -> Iterator[None]:
 
     Raises:
         WriteError: the disk does not take one. Whoever syncs it later would not be told again.
-        UnreadableError: one is gone.
     """
     contents = (step.content for step in steps if isinstance(step, Create | Replace))
     places = [content.place for content in contents if isinstance(content, BuiltFile)]

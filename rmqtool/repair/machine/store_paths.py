@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -47,6 +47,8 @@ class StorePaths:
     log_directories: tuple[str, ...] = DEFAULT_LOG
     undo_directory: Path | None = None
     """Where this call keeps replaced files, if not in the store."""
+    _links: dict[str, Root] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Directories to which links of the store lead, by their path in the store."""
 
     @property
     def undo(self) -> Path:
@@ -136,11 +138,6 @@ class StorePaths:
         """The log's directories outside of the store, opened once, by path."""
         return {str(directory): Root.open(directory) for directory in self.outer_logs}
 
-    @cached_property
-    def _links(self) -> dict[str, Root]:
-        """Directories to which links of the store lead, by their path in the store."""
-        return {}
-
     def _behind_link(self, path: str, link: RootPath) -> RootPath | None:
         """Target of a link of the store; None without a link."""
         if path in self._links:
@@ -191,18 +188,11 @@ def own_file_like(store: RootPath) -> Metadata:
     return replace(metadata, mode=(metadata.mode & 0o660) | 0o600)
 
 
-def fence_like(log: RootPath) -> Metadata:
-    """Metadata for the fence: owned by its directory's owner, readable for everybody who may look into it."""
-    metadata = Metadata.of(log)
-    return replace(metadata, mode=(metadata.mode & 0o664) | 0o600)
-
-
 def demand_own(directory: RootPath, store: Root) -> None:
     """Refuse a directory with the name of one of the tool's own that somebody else may have put there.
 
     Raises:
         RefusedError: it is a link, or no directory, or somebody else's, or others may write in it.
-        UnreadableError: it may not be looked at.
     """
     state = directory.lstat()
     if state is None:
@@ -227,23 +217,16 @@ def demand_own(directory: RootPath, store: Root) -> None:
 
 
 def raise_fences(places: StorePaths, disk: Disk) -> None:
-    """Put a fence into each directory of the log, on the disk when this returns; those that are there stay.
-
-    Raises:
-        WriteError: one cannot be written.
-    """
+    """Put a fence into each directory of the log, on the disk when this returns; those that are there stay."""
     text = _FENCE_TEXT.format(root=places.root.resolve()).encode("utf-8", "backslashreplace")
     for fence in places.fences:
         if not fence.exists():
-            disk.publish(fence, text, fence_like(fence.parent))
+            like = Metadata.of(fence.parent)  # of its directory's owner, for everybody who may look into that
+            disk.publish(fence, text, replace(like, mode=(like.mode & 0o664) | 0o600))
 
 
 def lower_fences(places: StorePaths, disk: Disk) -> None:
-    """Take the fences away; brokers load the store again.
-
-    Raises:
-        WriteError: one cannot be removed.
-    """
+    """Take the fences away; brokers load the store again."""
     for fence in places.fences:
         for file in (partial_file(fence), fence):
             if file.exists():

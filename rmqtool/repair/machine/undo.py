@@ -96,7 +96,6 @@ def undo_latest(places: StorePaths, disk: Disk | None = None) -> UndoableRepair 
         RefusedError: a broker holds the store, something was written into it since the repair, or the journal is not
             the work of a repair of this store.
         WriteError: something cannot be written; the store stays fenced, and this can be tried again.
-        UnreadableError: the journal cannot be read.
     """
     if not journals(places):
         _demand_no_lost_journal(places)
@@ -114,9 +113,7 @@ def undo_latest(places: StorePaths, disk: Disk | None = None) -> UndoableRepair 
             with _telling(latest, places):
                 reopen(latest, places, session.disk)
         session.clear_staging()
-        _forget_lock_of(known, session)
-        with _telling(latest, places):
-            roll_back(latest, places, session.disk, known)
+        _roll_back_known(known, places, session)
         return shown
 
 
@@ -133,7 +130,6 @@ def settle(places: StorePaths, disk: Disk | None = None, session: Session | None
         RefusedError: a broker holds the store, the fence is there without its journal or the journal without its
             fence, or the journal is not the work of a repair of this store.
         WriteError: something cannot be written; this can be tried again.
-        UnreadableError: the journal cannot be read.
     """
     if not is_unsettled(places):
         return None
@@ -147,9 +143,7 @@ def settle(places: StorePaths, disk: Disk | None = None, session: Session | None
             _demand_fenced(journal, places)
         held.clear_staging()
         for checked_journal in reversed(takeable):
-            _forget_lock_of(checked_journal, held)
-            with _telling(checked_journal.journal, places):
-                roll_back(checked_journal.journal, places, held.disk, checked_journal)
+            _roll_back_known(checked_journal, places, held)
         if left:
             held.note_times()
         else:
@@ -174,8 +168,6 @@ def discard_all(places: StorePaths, disk: Disk | None = None) -> list[UndoableRe
 
     Raises:
         RefusedError: a broker is being kept out of the store, for a repair is unfinished; or one holds it.
-        WriteError: something cannot be removed.
-        UnreadableError: a journal cannot be read.
     """
     if not journals(places):
         return []
@@ -191,10 +183,12 @@ def discard_all(places: StorePaths, disk: Disk | None = None) -> list[UndoableRe
         return shown
 
 
-def _forget_lock_of(known: CheckedJournal, session: Session) -> None:
-    """Remove `lock` in the end where a killed repair has made it."""
+def _roll_back_known(known: CheckedJournal, places: StorePaths, session: Session) -> None:
+    """Roll a repair back; in the end `lock` goes too where a killed repair has made it."""
     if known.manifest is not None and known.manifest.made_lock:
         session.lock.was_missing = True
+    with _telling(known.journal, places):
+        roll_back(known.journal, places, session.disk, known)
 
 
 @contextmanager
@@ -224,7 +218,6 @@ def demand_untouched(journal: Journal, places: StorePaths) -> None:
 
     Raises:
         RefusedError: something was; the text names it.
-        UnreadableError: the journal or the store cannot be read.
     """
     differing = _differing(journal, places)
     if not differing:
@@ -451,6 +444,6 @@ def _restore_times(known: CheckedJournal, places: StorePaths, disk: Disk) -> Non
     times = known.manifest.directory_times if known.manifest is not None else {}
     for path, (atime_ns, mtime_ns) in times.items():
         directory = places.directory(path)
-        if known.may_change(directory, places):
+        if not places.is_linked(directory) or directory.root.identity in known.vouched:
             with suppress(WriteError):
                 disk.set_times(directory, atime_ns, mtime_ns)

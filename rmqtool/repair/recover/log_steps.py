@@ -71,7 +71,6 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
         keep_empty: make a file of length 0 between others a full one, instead of removing it.
 
     Raises:
-        UnreadableError, WriteError: a file cannot be read, or copied to the staging directory.
         RefusedError: a file holds data beyond the size that all are to have.
         UnknownSizeError: nothing shows the right length.
     """
@@ -148,11 +147,7 @@ def _record_after(source: ByteSource, start: int, position: int, data_end: int) 
 
 
 def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:
-    """Steps that leave only zeros after the log's end, and no later file but one that alone shows the files' size.
-
-    Raises:
-        UnreadableError: a file cannot be read.
-    """
+    """Steps that leave only zeros after the log's end, and no later file but one that alone shows the files' size."""
     for number, segment in enumerate(store.commitlog):
         if segment.end <= log_end or segment.size == 0:
             continue
@@ -177,11 +172,7 @@ def _shows_file_size(store: Store) -> bool:
 
 
 def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
-    """Messages that pass the broker's check now and lie after a new end of the log.
-
-    Raises:
-        UnreadableError: a file may not be opened.
-    """
+    """Messages that pass the broker's check now and lie after a new end of the log."""
     messages = lost_bytes = 0
     by_topic: dict[str, int] = {}
     reaching = [segment for segment in store.commitlog if segment.end > log_end]

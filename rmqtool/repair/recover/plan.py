@@ -67,15 +67,7 @@ from rmqtool.repair.machine.plan import ABORT_NAME, Loss, PlannedRepair, view_ov
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, create_file, remove_file, replace_file
 from rmqtool.repair.missing_log import unmounted_text
 from rmqtool.repair.recover import log_steps
-from rmqtool.repair.recover.log_steps import (
-    MISNAMED,
-    damage_in,
-    loss_behind,
-    over_store,
-    shape_steps,
-    tail_begin,
-    tail_steps,
-)
+from rmqtool.repair.recover.log_steps import MISNAMED
 from rmqtool.repair.timer import plan_timer
 from rmqtool.repair.topics import plan_topics
 from rmqtool.scan.log import LogFile, RecordTable, ScanOptions, open_log
@@ -169,19 +161,15 @@ def plan_recover(
 ) -> PlannedRepair:
     """Check the store, and find the steps that repair it.
 
-    Args:
-        staging: an empty directory, which must stay until the plan is applied.
-
     Raises:
         UsageError: no record begins where the log is to be cut.
         UnsupportedError: the log or its end is kept by DLedger.
-        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or RecoverOptions()
     demand_plain_log(store, repairs=True)
     demand_dledger_data(store)
     # A file of the wrong length changes what every record in it seems to be, so the rest is judged as if it were right.
-    shape, base = tuple(shape_steps(store, staging)), store.view
+    shape, base = tuple(log_steps.shape_steps(store, staging)), store.view
     if shape:
         settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
         store = survey(view_over(store.view, shape), settings)
@@ -214,7 +202,7 @@ def _planned(
 ) -> PlannedRepair:
     findings: list[Finding] = []
     checked = VerifyOptions(
-        threads=options.threads, compiled=options.build.compiled, digest=options.build.digest, timer=window.is_whole
+        threads=options.threads, compiled=options.build.compiled, cache=options.build.cache, timer=window.is_whole
     )
     summary = verify_store(window.store, rules, checked, findings.append, on_progress)
     if not window.is_whole:
@@ -261,7 +249,7 @@ class _Recover:
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
     def run(self) -> PlannedRepair:
-        damage = tuple(finding for finding in damage_in(self._wrong) if not self._options.tolerates(finding))
+        damage = tuple(finding for finding in log_steps.damage_in(self._wrong) if not self._options.tolerates(finding))
         if not self._store.commitlog:
             lost = tuple(finding for finding in self._wrong if finding.id == MISSING_LOG_FILE)
             notes = (unmounted_text(self._store, 0),) if lost else ()
@@ -305,12 +293,12 @@ class _Recover:
     def _log_end(self, damage: tuple[Finding, ...]) -> tuple[int | None, Loss]:
         """Offset at which the log has to be cut, None for no cut, and the resulting loss."""
         places = [finding.physical_offset for finding in damage if finding.physical_offset is not None]
-        chosen = (tail_begin(self._wrong), self._options.cut_at)
+        chosen = (log_steps.tail_begin(self._wrong), self._options.cut_at)
         log_end = min([*places, *(end for end in chosen if end is not None)], default=None)
         if log_end is None:
             return None, Loss()
         self._demand_larger_than(log_end)
-        loss = loss_behind(self._store, log_end, self._options.build.delays_ms)
+        loss = log_steps.loss_behind(self._store, log_end, self._options.build.delays_ms)
         if loss.messages and not self._options.cuts:
             # Cut inside its properties: brokers do not notice, enter and serve it.
             self._notes.append(
@@ -353,7 +341,7 @@ class _Recover:
         """Steps after the log's end, but for those of earlier steps; a file that goes needs no other step."""
         whole = {step.path for step in self._steps if not isinstance(step, WriteRange)}
         ranges = {(step.path, step.file_position) for step in self._steps if isinstance(step, WriteRange)}
-        for step in tail_steps(self._store, log_end, why):
+        for step in log_steps.tail_steps(self._store, log_end, why):
             if isinstance(step, Remove):
                 self._steps = [other for other in self._steps if other.path != step.path] + [step]
             elif step.path not in whole and (step.path, step.file_position) not in ranges:
@@ -374,7 +362,7 @@ class _Recover:
         checkpoint = any(finding.id.startswith("checkpoint.") for finding in about)
         names = named_queues(queues, self._options.rebuilt)
         if log_end is not None and self._stays is None:
-            names = names | queues_reaching(self._store, log_end) if names is not None else None
+            names = names.union(queues_reaching(self._store, log_end)) if names is not None else None
             with_index = with_index or any(
                 header.end_physical_offset >= log_end
                 for header in index_headers(self._store.view, self._store.index_files)
@@ -437,7 +425,6 @@ def cut_offset(store: Store, physical_offset: int, delays_ms: tuple[int, ...]) -
 
     Raises:
         UsageError: no record begins there.
-        UnreadableError: a file may not be opened.
     """
     around = [segment for segment in store.commitlog if segment.start <= physical_offset <= segment.end]
     edges: set[int] = set()
@@ -475,15 +462,12 @@ def misplaced_records(
     Args:
         findings: what a check has about the log; where it has anything, nothing is sure.
         log_end: physical offset of what counts no more.
-
-    Raises:
-        UnreadableError: a file may not be opened.
     """
     doubts = Doubts()
     for known in findings:
         if known.id != MISSING:  # told by the order itself
             doubts.add(known)
-    records, _ = _order(store, settings, log_end, delays_ms).misplaced(doubts.counter().between)
+    records, _ = _order(store, settings, log_end, delays_ms).misplaced(doubts.counter())
     with OpenFiles(store.view) as files:
         log = Log(store, settings.rules, files)
         for misplaced in records:
@@ -516,7 +500,6 @@ def rescue_steps(
         doubtful: topics that may have been deleted; a copy that names one is not made the file before a person decides.
 
     Raises:
-        UnreadableError: a file may not be read.
         UnsupportedError: the consumer offsets are in RocksDB.
     """
     beyond, wrong = [], list(findings)
@@ -626,14 +609,7 @@ def _bytes(store: Store, path: str) -> bytes:
 def with_side_state(
     store: Store, rules: BrokerRules, recovery: PlannedRepair, staging: Path, on_progress: OnProgress | None = None
 ) -> PlannedRepair:
-    """A recovery with the steps for timer, delay levels and compacted topics, where a check of them has findings.
-
-    Args:
-        staging: a directory that must stay until the plan is applied.
-
-    Raises:
-        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
-    """
+    """A recovery with the steps for timer, delay levels and compacted topics, where a check of them has findings."""
     if recovery.damage or not store.commitlog:
         return recovery
     # Their backups are read as well.
@@ -647,10 +623,6 @@ def with_side_state(
     def are_delays_wrong() -> bool:
         return asks(chain(lost_configs(after, rules), delay_findings(after, rules)), REBUILD_DELAYS)
 
-    def is_repeated() -> bool:
-        """True if delay levels deliver some messages a second time, and that is all."""
-        return not are_delays_wrong() and any(finding.id == REPEATS for finding in delay_findings(after, rules))
-
     def lacks_backup_topics() -> bool:
         """True if a broker reads the topics from a backup that lacks topics with queues."""
         config = read_config(after.view, TOPICS)
@@ -663,7 +635,10 @@ def with_side_state(
             partial(plan_timer, after, rules, on_progress=on_progress),
         ),
         "delays": (are_delays_wrong, lambda _folder: plan_delays(after, rules, on_progress)),
-        "repeats": (is_repeated, lambda _folder: plan_delays(after, rules, on_progress, whole=False)),
+        "repeats": (  # some messages are delivered a second time, and that is all
+            lambda: not are_delays_wrong() and any(one.id == REPEATS for one in delay_findings(after, rules)),
+            lambda _folder: plan_delays(after, rules, on_progress, whole=False),
+        ),
         "compaction": (
             lambda: asks(compaction_findings(after, rules, Account()), REBUILD_COMPACTION),
             partial(plan_compaction, after, rules),
@@ -685,7 +660,9 @@ def with_side_state(
     changed = {step.path for step in steps}
     kept = [step for step in recovery.steps if step.path not in changed]
     last = [step for step in kept if step.path == ABORT_NAME]
-    steps = [step for step in kept if step not in last] + [over_store(store.view, step) for step in steps] + last
+    steps = (
+        [step for step in kept if step not in last] + [log_steps.over_store(store.view, step) for step in steps] + last
+    )
     return replace(recovery, steps=tuple(steps), notes=(*recovery.notes, *notes))
 
 

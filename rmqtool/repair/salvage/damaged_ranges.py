@@ -72,14 +72,7 @@ class DamagedRange:
 
 
 def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> tuple[DamagedRange, ...]:
-    """The ranges in log order; those that touch each other in one file are one.
-
-    Args:
-        delays_ms: of the broker's delay levels.
-
-    Raises:
-        UnreadableError: a file cannot be opened.
-    """
+    """The ranges in log order; those that touch each other in one file are one."""
     findings = tuple(findings)
     good_end = _good_end(store, findings, delays_ms)
     by_path = {segment.path: segment for segment in store.commitlog}
@@ -155,9 +148,6 @@ class UnitsInRanges:
 
         Args:
             ranges: in log order. The last one of the log counts up to its file's end.
-
-        Raises:
-            UnreadableError: a file of a queue cannot be opened.
         """
         self._queues = queues
         starts = np.array([damaged.start for damaged in ranges], np.int64)
@@ -240,10 +230,7 @@ def scan_context(
     """Scan the log once.
 
     Args:
-        options: the columns that a digest keeps are enough.
-
-    Raises:
-        UnreadableError: a file may not be opened.
+        options: the columns that a cache keeps are enough.
     """
     starts = np.array([damaged.start for damaged in ranges], np.int64)
     ends = np.array([damaged.end for damaged in ranges], np.int64)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from rmqtool.forecast.record_arrays import OffsetRanges
 from rmqtool.repair.machine.steps import (
     Remove,
     Replace,
@@ -35,14 +35,10 @@ class LogDraft(Closable):
     """
 
     def __init__(self, base: StoreView, shape: Sequence[Step], staging: Path, file_size: int) -> None:
-        """Draft over `base`, the store as it is; `shape` are the steps about its files' sizes.
-
-        Args:
-            file_size: bytes of each file of the log.
-        """
+        """Draft over `base`, the store as it is; `shape` are the steps about its files' sizes."""
         self._base, self._shape, self._staging, self._file_size = base, list(shape), staging, file_size
         self._sink = DirectorySink(staging)
-        self._ranges: dict[str, FileRanges] = {}
+        self._ranges: dict[str, OffsetRanges] = {}
         self._times_ms: dict[str, int] = {}
         self._copies = {
             step.path: step.content.place
@@ -51,7 +47,6 @@ class LogDraft(Closable):
         }
 
     def close(self) -> None:
-        """Close the staging directory."""
         self._sink.close()
 
     def claim(self, damaged: DamagedRange, end: int | None = None) -> None:
@@ -105,11 +100,7 @@ class LogDraft(Closable):
         return view
 
     def steps(self, why: str) -> tuple[Step, ...]:
-        """The steps that bring the draft into the store.
-
-        Raises:
-            UnreadableError: a file of the store may not be read.
-        """
+        """The steps that bring the draft into the store."""
         whys = {step.path: step.why for step in self._shape}
         return (
             *(write_range(self._base, path, position, content, why if path in self._ranges else whys[path])
@@ -120,14 +111,14 @@ class LogDraft(Closable):
         )  # fmt: skip
 
     def _claim(self, path: str, start: int, stop: int) -> None:
-        self._ranges.setdefault(path, FileRanges()).add(start, stop)
+        self._ranges.setdefault(path, OffsetRanges()).add(start, stop)
         self._sink.create(_staged(path), self._file_size)
 
     def _writes(self) -> Iterator[tuple[str, int, Content]]:
         """Ranges of files that stay: (path, file position, content)."""
         for step in self._shape:
             if isinstance(step, WriteRange):
-                for start, end in self._ranges.get(step.path, FileRanges()).between(step.file_position, step.end):
+                for start, end in self._ranges.get(step.path, OffsetRanges()).between(step.file_position, step.end):
                     yield step.path, start, Zeros(end - start)
         for path, ranges in self._ranges.items():
             if path not in self._copies and self._base.stat(path) is not None:
@@ -157,33 +148,3 @@ class LogDraft(Closable):
 
 def _staged(path: str) -> str:
     return f"{_DIRECTORY}/{path.rpartition('/')[2]}"
-
-
-class FileRanges:
-    """Ranges of one file, in order and apart from each other: those that touch become one."""
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self._starts, self._ends, strict=True)
-
-    def add(self, start: int, end: int) -> None:
-        """Add one."""
-        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
-        if first < last:
-            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
-        self._starts[first:last], self._ends[first:last] = [start], [end]
-
-    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The parts of [start, end) that lie in none."""
-        at = start
-        for index in range(bisect_right(self._ends, start), len(self._starts)):
-            if self._starts[index] >= end:
-                break
-            if at < self._starts[index]:
-                yield at, self._starts[index]
-            at = self._ends[index]
-        if at < end:
-            yield at, end

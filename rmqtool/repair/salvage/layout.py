@@ -140,7 +140,8 @@ class _Layout:
                 self._add(stop, lost)
             else:
                 self.left.append((lost.topic, lost.queue_id))
-            self._waiting.pass_by(lost)
+            for queue, *_ in lost.standings:
+                self._waiting.coming[queue].popleft()
         self._fill(max(self._at, limit), to_end=damaged.end < file_end and not damaged.is_last)
         self.left += self._waiting.left()
         if damaged.reaches_file_end:
@@ -192,21 +193,17 @@ class _Waiting:
         heapify(self._first)
         self._laid: dict[QueueKey, int] = {}
         self._passed_over: list[QueueKey] = []
-        self._coming: defaultdict[QueueKey, deque[int]] = defaultdict(deque)
+        self.coming: defaultdict[QueueKey, deque[int]] = defaultdict(deque)
         """Queue offsets of the records that have a place farther on."""
         for record in placed:
             for queue, first, _ in record.standings:
-                self._coming[queue].append(first)
+                self.coming[queue].append(first)
 
     def left(self) -> Iterator[QueueKey]:
         """The queue of each record that still waits, or was skipped."""
         yield from self._passed_over
         for queue, records in self._queues.items():
             yield from [queue] * len(records)
-
-    def pass_by(self, placed: LostRecord) -> None:
-        for queue, *_ in placed.standings:
-            self._coming[queue].popleft()
 
     def note(self, laid: LostRecord) -> None:
         """Remember a record that was laid: no record of its queue comes after it with a lower queue offset."""
@@ -222,7 +219,7 @@ class _Waiting:
         while self._first:
             number, queue = heappop(self._first)
             record = self._queues[queue][0][1]
-            coming = self._coming[queue]
+            coming = self.coming[queue]
             if coming and record.queue_offset >= coming[0]:
                 held.append((number, queue))
                 continue

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -123,10 +124,6 @@ class LostRecords:
 
         Args:
             ranges: all damage; what is asked for later lies in it.
-            record_crc: whether the store writes whole-record CRCs.
-
-        Raises:
-            UnreadableError: a file of a queue may not be opened.
         """
         self._store, self._log, self._record_crc = store, log, record_crc
         self._queues = [
@@ -169,11 +166,7 @@ class LostRecords:
         return lost_in_ranges, missing
 
     def has_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
-        """True if a queue has a record at an offset.
-
-        Raises:
-            UnreadableError: the queue cannot be read.
-        """
+        """True if a queue has a record at an offset."""
         return any(
             int(unit["physical_offset"]) == physical_offset
             for queue in self._queues
@@ -208,7 +201,9 @@ class LostRecords:
             record = decode_record(self._log, place) if place is not None else None
         except UnreadableError:
             return False
-        return record is not None and _identity(record) == _identity(head)
+        # No two records of a log have these in common.
+        fields = attrgetter("physical_offset", "topic_raw", "queue_id", "queue_offset")
+        return record is not None and bool(fields(record) == fields(head))
 
     def _head(self, damaged: DamagedRange, start: int, known_size: int | None) -> tuple[Record | None, bytes | None]:
         """Header of a record whose lengths all agree, and that ends inside the range; its bytes if restored."""
@@ -326,11 +321,6 @@ class _Placed:
             first = int(numbers[at - 1]) if at > 0 else 0
             last = int(numbers[at]) if at < known.size else sys.maxsize
             yield LostRecord(topic, queue_id, queue_offset), first, last
-
-
-def _identity(record: Record) -> tuple[int, bytes, int, int]:
-    """Fields that no two records of a log have in common."""
-    return record.physical_offset, record.topic_raw, record.queue_id, record.queue_offset
 
 
 def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:

@@ -6,11 +6,12 @@ of it is used first, in this order; only the rest is discarded, and each message
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -110,12 +111,8 @@ def plan_salvage(
 ) -> Salvage:
     """Check the store, and find the steps that keep all good records and leave it as `recover` does.
 
-    Args:
-        staging: an empty directory, which must stay until the plan is applied.
-
     Raises:
         UnsupportedError: the log or its end is kept by DLedger.
-        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or SalvageOptions()
     demand_plain_log(store, repairs=True)
@@ -133,19 +130,9 @@ def plan_salvage(
                 place.mkdir()
             except OSError as error:
                 raise WriteError(f"{place}: {reason(error)}") from error
-            recovery = plan_recover(
-                drafted,
-                rules,
-                place,
-                RecoverOptions(
-                    build,
-                    full=True,
-                    threads=options.threads,
-                    rebuilt=frozenset(result.queues),
-                    tolerates=tolerates,
-                ),
-                on_progress,
-            )
+            rebuilt = frozenset(result.queues)
+            recover = RecoverOptions(build, full=True, threads=options.threads, rebuilt=rebuilt, tolerates=tolerates)
+            recovery = plan_recover(drafted, rules, place, recover, on_progress)
             if not recovery.damage or any(finding.id != DOUBTFUL for finding in recovery.damage):
                 break
             # Headers that were found to be wrong only after all else was repaired.
@@ -200,12 +187,14 @@ class _Planner:
         """Draft the log; return the result, and the store with it."""
         findings: list[Finding] = []
         build = self.options.build
-        checked = VerifyOptions(threads=self.options.threads, compiled=build.compiled, digest=build.digest)
+        checked = VerifyOptions(threads=self.options.threads, compiled=build.compiled, cache=build.cache)
         verify_store(store, self.rules, checked, findings.append, on_progress)
         ranges = damaged_ranges(store, findings, build.delays_ms)
         result = SalvageResult(ranges=ranges, notes=list(_notes(findings, store.commitlog_file_size or 1)))
         doubtful = [defect for defect in damage_in(findings) if defect.id == DOUBTFUL]
-        is_content = not ranges and not doubtful and not any(map(_is_about_queues, findings))
+        # Where a queue does not match the log, perhaps the header of a record in the log is wrong.
+        about_queues = [finding for finding in findings if finding.id.startswith("consumequeue.")]
+        is_content = not ranges and not doubtful and all(one.severity is Severity.NOTE for one in about_queues)
         if is_content or any(map(is_misnamed, findings)):  # without a right name nobody knows where bytes belong
             return result, store
         with OpenFiles(store.view) as files:
@@ -303,7 +292,7 @@ class _Planner:
     ) -> tuple[list[DamagedRange], SalvageResult]:
         """Keep damaged records that their own bytes identify, or as a person agreed to; return the parts that stay."""
         result, rest = SalvageResult(), list[DamagedRange]()
-        belief = cache(lambda: Belief(self._context(store, ranges)))
+        belief = functools.cache(lambda: Belief(self._context(store, ranges)))
         for damaged in ranges:
             places: list[tuple[int, int]] = []
             for record in lost.heads_and_units(damaged):
@@ -357,13 +346,12 @@ class _Planner:
             records = [*losses.placed, *losses.unplaced]
             result.lost += records
             result.queues.extend(name for record in records for name in record.queues)
-            result.unknown_bytes += sum(
-                filling.length for filling in fillings if filling.lost is None and not filling.is_blank
-            )
+            bridges = (filling for filling in fillings if filling.lost is None and not filling.is_blank)
+            result.unknown_bytes += sum(bridge.length for bridge in bridges)
         return result
 
     def _context(self, store: Store, ranges: Sequence[DamagedRange]) -> DamageContext:
-        known = replace(self.scan, digest=self.options.build.digest, columns_only=True)
+        known = replace(self.scan, cache=self.options.build.cache, columns_only=True)
         return scan_context(store, ranges, self.dispatch, known)
 
 
@@ -382,8 +370,3 @@ def _notes(findings: Sequence[Finding], file_size: int) -> Iterator[str]:
         if is_too_far(finding, file_size):
             text = "too many to rebuild; more likely the next file has a wrong name; brokers skip the gap"
             yield f"{finding.message}: {text}"
-
-
-def _is_about_queues(finding: Finding) -> bool:
-    """True if a queue does not match the log: perhaps the header of a record in the log is wrong."""
-    return finding.id.startswith("consumequeue.") and finding.severity is not Severity.NOTE

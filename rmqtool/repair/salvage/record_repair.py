@@ -63,7 +63,6 @@ def possible_repairs(
 
     Args:
         head: of a record all of whose lengths agree.
-        record_crc: whether the store writes whole-record CRCs.
     """
     if head.size > MENDED_MAX:
         return

@@ -28,15 +28,11 @@ _PROBE: Final = commitlog.HEAD_SIZE
 
 @dataclass(frozen=True)
 class ReplicaFile:
-    """One file of the other log; `place` is where it lies on this machine."""
+    """One file of the other log, physical offsets [start, end); `place` is where it is on this machine."""
 
     place: Path
     start: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        return self.start + self.size
+    end: int
 
 
 @dataclass(frozen=True)
@@ -48,11 +44,7 @@ class ReplicaBytes:
     end: int
 
     def read(self) -> bytes:
-        """Their bytes.
-
-        Raises:
-            UnreadableError: the replica does not give them.
-        """
+        """Their bytes."""
         with FileSource.open(self.file.place) as source:
             data = read_range(source, self.start - self.file.start, self.end - self.start)
         if len(data) < self.end - self.start:
@@ -78,7 +70,7 @@ class Replica:
         if path.is_dir():
             root = path.parent if path.name == "commitlog" else path
             files = tuple(
-                ReplicaFile(root / segment.path, segment.start, segment.size)
+                ReplicaFile(root / segment.path, segment.start, segment.end)
                 for segment in survey(open_directory(root)).commitlog
             )
         else:
@@ -97,11 +89,7 @@ class Replica:
         return theirs == ours if any(theirs) else None
 
     def records(self, damaged: DamagedRange, options: ScanOptions) -> Iterator[ReplicaBytes]:
-        """Runs of good records that lie in a damaged range, in order; an end-of-file blank counts where it fits.
-
-        Raises:
-            UnreadableError: the replica's file cannot be opened.
-        """
+        """Runs of good records that lie in a damaged range, in order; an end-of-file blank counts where it fits."""
         file = self._file(damaged.start)
         if file is None:
             return
@@ -148,7 +136,8 @@ def _single(path: Path) -> ReplicaFile:
         size = source.size
     verdict, _, magic = judge_frame(head, size) if len(head) >= _PROBE else (Verdict.BAD_SIZE, 0, 0)
     if verdict == Verdict.GOOD and magic != commitlog.MAGIC_BLANK:
-        return ReplicaFile(path, int.from_bytes(head[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8], "big"), size)
+        start = int.from_bytes(head[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8], "big")
+        return ReplicaFile(path, start, start + size)
     if path.name.isascii() and path.name.isdigit():
-        return ReplicaFile(path, int(path.name), size)
+        return ReplicaFile(path, int(path.name), int(path.name) + size)
     raise NotAStoreError(f"{path}: not a commit log file, neither by content nor by name")

@@ -46,7 +46,6 @@ class SalvageResult:
     notes: list[str] = field(default_factory=list)
 
     def __add__(self, other: SalvageResult) -> SalvageResult:
-        """Result of both steps."""
         return SalvageResult(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     @property
@@ -96,9 +95,6 @@ def write_lost_found(store: Store, outcome: SalvageResult, directory: Path) -> N
 
     Args:
         store: before anything is changed.
-
-    Raises:
-        UnreadableError, WriteError: a file cannot be read or made.
     """
     for damaged in outcome.ranges:
         if damaged.is_missing:
@@ -156,20 +152,13 @@ def _runs(lost: Iterable[LostRecord]) -> Iterator[dict[str, Any]]:
     run: dict[str, Any] | None = None
     for record in sorted(lost, key=lambda one: (one.topic, one.queue_id, one.queue_offset)):
         queue = {"topic": record.topic_name, "queue_id": record.queue_id}
-        if (
-            run is not None
-            and queue.items() <= run.items()
-            and run["queue_offset"] + run["count"] == record.queue_offset
-        ):
+        is_next = run is not None and run["queue_offset"] + run["count"] == record.queue_offset
+        if run is not None and is_next and queue.items() <= run.items():
             run["count"] += record.messages
             continue
         if run is not None:
             yield run
-        run = {
-            **queue,
-            "queue_offset": record.queue_offset,
-            "count": record.messages,
-            "physical_offset": record.physical_offset,
-        }
+        row = {"queue_offset": record.queue_offset, "count": record.messages}
+        run = {**queue, **row, "physical_offset": record.physical_offset}
     if run is not None:
         yield run

@@ -34,19 +34,14 @@ class FindingKind:
         return self.count - len(self.examples)
 
 
+@dataclass
 class FindingKinds:
     """Collects findings; memory is bounded by the number of kinds."""
 
-    def __init__(self) -> None:
-        self._kinds: dict[str, FindingKind] = {}
+    _kinds: dict[str, FindingKind] = field(default_factory=dict)
 
     def add(self, finding: JsonObject, kind: FindingKind) -> None:
-        """Count a finding.
-
-        Args:
-            finding: an object as `verify --format json` writes it.
-            kind: what the catalog knows of it, used for the first of its kind.
-        """
+        """Count a finding, an object as `verify --format json` writes it; `kind` is used for the first of its kind."""
         own = self._kinds.setdefault(kind.id, kind)
         own.count += 1
         own.things += finding["count"]
@@ -54,16 +49,11 @@ class FindingKinds:
             own.examples.append(finding)
 
     def ordered(self, kinds_max: int) -> list[FindingKind]:
-        """Errors first, then the most frequent kinds.
-
-        Args:
-            kinds_max: if there are more kinds, each has fewer examples.
-        """
+        """Errors first, then the most frequent kinds; if there are more kinds than these, each has fewer examples."""
         if len(self._kinds) > kinds_max:
             for kind in self._kinds.values():
                 del kind.examples[FEW:]
         return sorted(self._kinds.values(), key=lambda kind: (_ORDER.index(kind.severity), -kind.count, kind.id))
 
     def counts(self) -> dict[str, int]:
-        """Findings by severity."""
         return {name: sum(kind.count for kind in self._kinds.values() if kind.severity == name) for name in _ORDER}

@@ -71,11 +71,7 @@ class LogPicture:
                 self._strip.paint(before.end, after.start, Paint.MISSING)
 
     def add(self, finding: JsonObject) -> None:
-        """Mark where a finding lies.
-
-        Args:
-            finding: an object as `verify --format json` writes it.
-        """
+        """Mark where a finding lies, an object as `verify --format json` writes it."""
         if not finding["id"].startswith("commitlog."):
             return
         file = finding["file"]
@@ -94,18 +90,13 @@ class LogPicture:
             marks.ranges.append((begin, end, paint))
 
     def finish(self, end: int | None) -> None:
-        """Paint the rest, once it is known how far the log was checked.
-
-        Args:
-            end: the physical offset after the last record or damaged range; None where not all of it was checked.
-        """
+        """Paint the rest, once it is known how far the log was checked: `end` is as in `LogPicture.end`."""
         self.end = end
         for file in self.files:
             _paint_rest(self._strip, file, end)
 
     @property
     def bars(self) -> list[Bar]:
-        """All of the log."""
         return self._strip.bars()
 
     @property

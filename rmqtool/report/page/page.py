@@ -115,13 +115,18 @@ def _pictures(facts: PageFacts) -> dict[str, Any]:
     log, times = facts.log, facts.times
     rows, hidden_after = log.rows()
     index_count = facts.info["index"]["file_count"] or 0
-    lanes = [log_lane(log), *start_lanes(log, facts.forecasts)] if log.files else []
-    if log.files and (index := index_lane(log, times.index, index_count)) is not None:
-        lanes.append(index)
+    lanes, queue_lanes = [], []
+    if log.files:
+        end = "not checked to its end" if log.end is None else f"records end at {log.end}"
+        text = f"{log.axis.start} to {log.axis.end}, {counted(len(log.files), 'file')}; {end}"
+        lanes = [Lane("Commit log", log.bars, text), *start_lanes(log, facts.forecasts)]
+        lanes += index_lanes(log, times.index, index_count)
+        lanes += checkpoint_lanes(log, times.checkpoint)
+        queue_lanes = list(lanes_of_queues(log, facts.queues))
     axis = time_axis(times)
     return {
-        "log_lanes": [*lanes, *(checkpoint_lanes(log, times.checkpoint) if log.files else ())],
-        "queue_lanes": list(queue_lanes(log, facts.queues)) if log.files else [],
+        "log_lanes": lanes,
+        "queue_lanes": queue_lanes,
         "queues_left": facts.queues.rows()[1],
         "file_rows": rows,
         "files_hidden_after": hidden_after,
@@ -203,13 +208,6 @@ def _resource(name: str) -> str:
 # The parts of a store as lanes over the physical offsets of its log.
 
 
-def log_lane(log: LogPicture) -> Lane:
-    """All of the log."""
-    end = "not checked to its end" if log.end is None else f"records end at {log.end}"
-    files = counted(len(log.files), "file")
-    return Lane("Commit log", log.bars, f"{log.axis.start} to {log.axis.end}, {files}; {end}")
-
-
 def start_lanes(log: LogPicture, forecasts: Sequence[JsonObject]) -> Iterator[Lane]:
     """Ranges of the log that a start keeps, reads and discards; versions that do the same share a lane."""
     alike: dict[tuple[Any, ...], list[str]] = {}
@@ -230,15 +228,14 @@ def start_lanes(log: LogPicture, forecasts: Sequence[JsonObject]) -> Iterator[La
         yield Lane(label, log.axis.bars(ranges), text)
 
 
-def index_lane(log: LogPicture, index: Sequence[IndexRange], file_count: int) -> Lane | None:
-    """The records that the index files span; None without an index."""
+def index_lanes(log: LogPicture, index: Sequence[IndexRange], file_count: int) -> Iterator[Lane]:
+    """The records that the index files span; nothing without an index."""
     filled = [file for file in index if 0 <= file.begin <= file.end and file.end]
-    if not filled:
-        return None
-    ranges = [(file.begin, file.end + 1, "index") for file in filled]
-    text = f"{min(file.begin for file in filled)} to {max(file.end for file in filled)}"
-    left_out = f", {len(index)} of {counted(file_count, 'file')} drawn" if len(index) < file_count else ""
-    return Lane("Index", log.axis.bars(ranges), f"{text}{left_out}")
+    if filled:
+        ranges = [(file.begin, file.end + 1, "index") for file in filled]
+        text = f"{min(file.begin for file in filled)} to {max(file.end for file in filled)}"
+        left_out = f", {len(index)} of {counted(file_count, 'file')} drawn" if len(index) < file_count else ""
+        yield Lane("Index", log.axis.bars(ranges), f"{text}{left_out}")
 
 
 def checkpoint_lanes(log: LogPicture, checkpoint: JsonObject | None) -> Iterator[Lane]:
@@ -257,7 +254,7 @@ def checkpoint_lanes(log: LogPicture, checkpoint: JsonObject | None) -> Iterator
             yield Lane(label, bars, str(value) + ("" if is_inside else ", outside the log"))
 
 
-def queue_lanes(log: LogPicture, queues: QueueBars) -> Iterator[Lane]:
+def lanes_of_queues(log: LogPicture, queues: QueueBars) -> Iterator[Lane]:
     """Queues, or topics where there are too many."""
     log_end = log.axis.end if log.end is None else log.end
     for bar in queues.rows()[0]:
@@ -303,11 +300,7 @@ class StepGroup:
 
 
 def plan_section(plan: JsonObject) -> dict[str, Any]:
-    """Section of the page for a plan.
-
-    Args:
-        plan: as `recover --dry-run --format json` writes it.
-    """
+    """Section of the page for a plan as `recover --dry-run --format json` writes it."""
     style, text = plan_verdict(plan)
     loss = plan["loss"]
     lost = f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}" if loss["messages"] else "no messages"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 ROWS_MAX: Final = 64
@@ -28,7 +28,6 @@ class QueueBar:
     unreadable: int = 0
 
     def add(self, messages: int | None, begin: int | None, end: int | None) -> None:
-        """Count one queue more."""
         self.queues += 1
         self.messages += messages or 0
         self.unreadable += messages is None
@@ -37,21 +36,17 @@ class QueueBar:
             self.end = end if self.end is None else max(self.end, end)
 
 
+@dataclass
 class QueueBars:
     """Collects the queues of a store."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._queues: list[QueueBar] = []
-        self._topics: dict[str, QueueBar] = {}
+    count: int = 0
+    _queues: list[QueueBar] = field(default_factory=list)
+    _topics: dict[str, QueueBar] = field(default_factory=dict)
 
     def add(self, topic: str, queue_id: int, messages: int | None, begin: int | None, end: int | None) -> None:
-        """Count a queue.
-
-        Args:
-            messages: None where the queue cannot be read.
-            begin: physical offset of the first unit's record; None without one.
-            end: the physical offset after the last unit's record.
+        """Count a queue, of which the messages are known if it can be read, and the physical offsets from its first
+        unit's record to the end of the last one's, if it has units.
         """
         self.count += 1
         self._topics.setdefault(topic, QueueBar(topic, None)).add(messages, begin, end)
@@ -64,7 +59,6 @@ class QueueBars:
 
     @property
     def topics(self) -> int:
-        """Number of topics."""
         return len(self._topics)
 
     @property
@@ -82,8 +76,7 @@ class QueueBars:
     def figures(self, losses: Counter[str]) -> tuple[list[QueueBar], QueueBar | None]:
         """Topics with the greatest loss and the most messages first; and all others as one, if there are any.
 
-        Args:
-            losses: messages that a start would lose, by topic; it may name topics without a queue.
+        `losses` are messages that a start would lose, by topic; it may name topics without a queue.
         """
         topics = [*self._topics.values(), *(QueueBar(topic, None) for topic in losses if topic not in self._topics)]
         ordered = sorted(topics, key=lambda bar: (-losses[bar.topic], -bar.messages, bar.topic))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -49,22 +49,18 @@ class Axis:
         length = self.end - self.start
         return range((begin - self.start) * BINS // length, -((self.start - end) * BINS // length))
 
-    def bar(self, begin: int, end: int, kind: str) -> Bar | None:
-        """A range as a bar that can be seen; None where it lies outside."""
-        cells = self.cells(begin, end)
-        return _bar(cells.start, len(cells), kind) if cells else None
-
     def bars(self, ranges: Iterable[tuple[int, int, str]]) -> list[Bar]:
-        """Ranges as bars, without those that lie outside."""
-        return [bar for begin, end, kind in ranges if begin < end and (bar := self.bar(begin, end, kind)) is not None]
+        """Ranges as bars that can be seen, without those that are empty or lie outside."""
+        cells = [(self.cells(begin, end), kind) for begin, end, kind in ranges if begin < end]
+        return [_bar(touched.start, len(touched), kind) for touched, kind in cells if touched]
 
 
+@dataclass
 class Strip:
     """Ranges painted over each other."""
 
-    def __init__(self, axis: Axis) -> None:
-        self.axis = axis
-        self._cells = bytearray(BINS)
+    axis: Axis
+    _cells: bytearray = field(default_factory=lambda: bytearray(BINS))
 
     def paint(self, begin: int, end: int, paint: Paint) -> None:
         """Paint the cells that a range touches and that show nothing worse."""

@@ -22,11 +22,7 @@ _HEADINGS: Final = {
     "moved": "In both, at another queue offset or in another queue",
     "reordered": "In both, in another order",
 }
-_REASONS: Final = {
-    "expired": "expired there",
-    "beyond-end": "after the end there",
-    "inside": "",
-}
+_REASONS: Final = {"expired": "expired there", "beyond-end": "after the end there", "inside": ""}
 _RELATIONS: Final = {
     "equal": "equal from {begin} to {end}",
     "a-is-prefix": "equal from {begin} to {end}, where A ends; B continues for {rest}",
@@ -38,12 +34,8 @@ _RELATIONS: Final = {
 def diff_lines(
     comparison: JsonObject, width: int, *, color: bool = False, all_rows: bool = False, crops: bool = True
 ) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        comparison: the object of `diff --format json`.
-        all_rows: every topic and range, however many there are.
-        crops: whether the names of a table are cut to the width; not in a pipe.
+    """The lines of the screen, of the object of `diff --format json`; all topics and ranges where asked for, and names
+    of a table cut to the width (`crops`), but in a pipe.
     """
     width = max(width, 60)
     if not comparison["equal"]:

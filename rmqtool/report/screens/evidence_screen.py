@@ -31,11 +31,7 @@ Where `is_redacted` is true, bodies, keys, tags and property values are replaced
 
 
 def evidence_lines(path: str, size: int, manifest: JsonObject, width: int, *, color: bool = False) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        manifest: of the bundle.
-    """
+    """The lines of the screen for a bundle and its manifest."""
     is_same = manifest["is_whole"] and not manifest["differences"]
     has_ranges = any(file["ranges"] for file in manifest["files"])
     text = f"Wrote {escaped(path)} ({size_text(size)})."

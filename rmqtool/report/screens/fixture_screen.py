@@ -16,14 +16,7 @@ _INDENT: Final = 4
 def list_lines(
     recipes: Sequence[JsonObject], damages: Sequence[JsonObject], known: Sequence[str], width: int | None
 ) -> Iterator[str]:
-    """The lines of `fixture list`.
-
-    Args:
-        recipes: rows with `name`, `about` and `versions`.
-        damages: rows with `name`, `about`, `recipes`, `findings` and `harm`.
-        known: all broker versions, in order.
-        width: of the terminal; None where there is none.
-    """
+    """The lines of `fixture list`: rows of recipes and damages, and all broker versions in order."""
     ranges = [", ".join(_ranges(row["versions"], known)) for row in recipes]
     yield "Recipes: rmqtool fixture make NAME DIR --set version=X.Y.Z"
     columns = [[row["name"], versions] for row, versions in zip(recipes, ranges, strict=True)]
@@ -31,7 +24,9 @@ def list_lines(
     yield ""
     yield "Damages: rmqtool fixture damage NAME DIR"
     columns = [[row["name"], row["harm"]] for row in damages]
-    texts = [[row["about"], f"causes {_causes(row)}; in {', '.join(row['recipes'])}"] for row in damages]
+    causes = [", ".join(row["findings"]) or "nothing that verify reports" for row in damages]
+    places = [f"causes {cause}; in {', '.join(row['recipes'])}" for row, cause in zip(damages, causes, strict=True)]
+    texts = [[row["about"], place] for row, place in zip(damages, places, strict=True)]
     yield from _table(
         ["damage", "harm"], columns, "what it does, the findings that it causes, and in which recipes", texts, width
     )
@@ -55,10 +50,6 @@ def _table(
             yield from field_lines("", first, _INDENT, width)
         for text in further:
             yield from field_lines("", text, _INDENT, width)
-
-
-def _causes(row: JsonObject) -> str:
-    return ", ".join(row["findings"]) or "nothing that verify reports"
 
 
 def _ranges(versions: Sequence[str], known: Sequence[str]) -> list[str]:

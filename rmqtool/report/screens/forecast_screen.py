@@ -16,12 +16,8 @@ _COLUMNS: Final = ("Version", "Starts", "Lost", "Repeats", "Damage", "Unindexed"
 def forecast_lines(
     forecast: JsonObject, ending: JsonObject, width: int, *, color: bool = False, all_rows: bool = False
 ) -> Iterator[str]:
-    """The screen for one version.
-
-    Args:
-        forecast: the one object in `forecasts` of `forecast --format json`.
-        ending: the verdict and the next step, from the same JSON.
-        all_rows: all queues and files, however many there are.
+    """The screen for one version, of its object in `forecast --format json`; the verdict and the next step are from the
+    same JSON. All queues and files where asked for.
     """
     width = max(width, 60)
     rows_max = None if all_rows else LISTED_MAX
@@ -91,11 +87,7 @@ def forecast_lines(
 def comparison_lines(
     forecasts: Sequence[JsonObject], ending: JsonObject, width: int, *, crops: bool = True
 ) -> Iterator[str]:
-    """Versions side by side, a line each; below, why one does not start.
-
-    Args:
-        crops: whether a column that finds no room is left out; not in a pipe.
-    """
+    """Versions side by side, a line each; below, why one does not start. `crops` leaves out columns without room."""
     yield from _wrapped(escaped(ending["headline"]), max(width, 60))
     yield ""
     yield from _next(ending, max(width, 60))

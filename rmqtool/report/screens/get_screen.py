@@ -74,17 +74,13 @@ def _write_fields(row: JsonObject, stream: TextIO, width: int | None, *, color: 
     if "decoder" in row and (lines := decoded_lines(row)):
         stream.write(f"\n{escaped(lines[0])}\n")
         stream.writelines(f"{_MARGIN}{escaped(line)}\n" for line in lines[1:])
-    if "body" in row and shows_body(row):
-        _write_body(row, stream)
-
-
-def _write_body(row: JsonObject, stream: TextIO) -> None:
+    if "body" not in row or not shows_body(row):
+        return
     if row["body_error"] is not None:
         stream.write(f"\n(no body shown: {escaped(row['body_error'])})\n")
         return
-    body = cell_text("body", row["body"])
     stream.write(f"\nbody ({row['body_encoding']}):\n")
-    lines = row["body"].split("\n") if isinstance(row["body"], str) else [body]
+    lines = row["body"].split("\n") if isinstance(row["body"], str) else [cell_text("body", row["body"])]
     stream.writelines(f"{_MARGIN}{escaped(line)}\n" for line in lines)
     if row["body_truncated"]:
         stream.write(f"{_MARGIN}(longer than the limit, cut here)\n")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from operator import itemgetter
 from shlex import quote
 from typing import Final
 
@@ -26,13 +27,8 @@ EVIDENCE_WIDTH: Final = 100
 def summary_lines(
     store_info: JsonObject, width: int, *, color: bool = False, all_rows: bool = False, crops: bool = True
 ) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        store_info: the object that `info --format json` writes.
-        width: columns of the terminal.
-        all_rows: every topic, file and problem, however many screens that takes.
-        crops: whether names and lists of a table's row are cut to the width; not in a pipe.
+    """The lines of the screen, of the object of `info --format json`; all topics, files and problems where asked for,
+    and names and lists of a table cut to the width (`crops`), but in a pipe.
     """
     screen = _Screen(max(width, WIDTH_MIN), color=color, rows_max=None if all_rows else TOPICS_MAX, crops=crops)
     yield escaped(str(store_info["store"]))
@@ -125,10 +121,14 @@ class _Screen:
         elsewhere = {"mixed": ", more in RocksDB, not read", "rocksdb": ", in RocksDB"}.get(queues["kind"], "")
         total = f"{counted(queues['topic_count'], 'topic')}, {counted(queues['queue_count'], 'queue')}{elsewhere}"
         yield from self._lines("Queues", total)
-        topics: dict[str, list[JsonObject]] = defaultdict(list)
+        topics: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        counts: Counter[str] = Counter()
         for queue in queues["queues"]:
-            topics[queue["topic"]].append(queue)
-        ordered = sorted(topics, key=lambda topic: (-_message_count(topics[topic]), topic))
+            low, high = queue["min_queue_offset"], queue["max_queue_offset"]
+            is_known = low is not None and high is not None
+            topics[queue["topic"]].append((queue["queue_id"], f"{low}-{high}" if is_known else "unreadable"))
+            counts[queue["topic"]] += max(0, high - low) if is_known else 0
+        ordered = sorted(topics, key=lambda topic: (-counts[topic], topic))
         shown = ordered[: self._rows_max]
         if not shown:
             return
@@ -140,14 +140,10 @@ class _Screen:
         titles = f"{'':<{LABEL}}{'topic':<{topic_width}}  {'messages':>10}  {'queues':>6}  {offsets}"
         yield styled(titles, "bold", color=self._colour)
         for topic in shown:
-            rows = topics[topic]
-            texts = []
-            for row in sorted(rows, key=lambda row: row["queue_id"]):
-                offsets = f"{row['min_queue_offset']}-{row['max_queue_offset']}" if _is_known(row) else "unreadable"
-                texts.append(f"{row['queue_id']}: {offsets}")
+            texts = [f"{queue_id}: {text}" for queue_id, text in sorted(topics[topic], key=itemgetter(0))]
             ranges = [_as_many_as_fit(texts, room)] if self._rows_max is not None else _side_by_side(texts, room)
             name = padded(cropped(escaped(topic), topic_width), topic_width)
-            begin = f"{'':<{LABEL}}{name}  {_message_count(rows):>10}  {len(rows):>6}  "
+            begin = f"{'':<{LABEL}}{name}  {counts[topic]:>10}  {len(texts):>6}  "
             for number, line in enumerate(ranges):
                 yield ((begin if number == 0 else " " * columns_of(begin)) + line).rstrip()
         yield from self._rest(len(ordered) - len(shown), "topic")
@@ -241,11 +237,3 @@ def _side_by_side(texts: list[str], width: int) -> list[str]:
         else:
             lines[-1] = longer
     return lines
-
-
-def _message_count(queues: list[JsonObject]) -> int:
-    return sum(max(0, row["max_queue_offset"] - row["min_queue_offset"]) for row in queues if _is_known(row))
-
-
-def _is_known(queue: JsonObject) -> bool:
-    return queue["min_queue_offset"] is not None and queue["max_queue_offset"] is not None

@@ -18,11 +18,7 @@ _REASONS: Final = {
 
 
 def new_store_lines(result: JsonObject, width: int, *, color: bool = False) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        result: the object of `extract --format json`.
-    """
+    """The lines of the screen, of the object of `extract --format json`."""
     style = "good" if result["complete"] else "bad"
     count = counted(result["messages"], "message")
     done = f"Would write {count} to" if result["dry_run"] else f"Wrote {count} to"

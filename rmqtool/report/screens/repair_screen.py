@@ -21,22 +21,15 @@ _MENDED: Final = {
     "as-is": "a damaged body kept after an intact header",
 }
 _CONSENT: Final = {"flipped-bit": "--fix-bits", "as-is": "--as-is"}
-_VERBS: Final = (
-    {"start": "starts", "lose": "loses", "do": "does"},
-    {"start": "start", "lose": "lose", "do": "do"},
-)
+_VERBS: Final = ({"start": "starts", "lose": "loses", "do": "does"}, {"start": "start", "lose": "lose", "do": "do"})
 """Of one version, and of several."""
 
 
 def plan_lines(
     plan: JsonObject, store: str, chosen: str, width: int, *, color: bool = False, all_rows: bool = False
 ) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        plan: the plan's JSON, with `damage` beside it.
-        chosen: why the broker's rules are those, as a sentence.
-        all_rows: every file, queue and topic, however many there are.
+    """The lines of the screen, of the plan's JSON with `damage` beside it; `chosen` says why the broker's rules are
+    those. All files, queues and topics where asked for.
     """
     width = max(width, 60)
     style, text = plan_verdict(plan)

@@ -23,11 +23,7 @@ _REASONS: Final = {
 
 
 def replay_lines(result: JsonObject, width: int, *, color: bool = False) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        result: the object of `replay --format json`.
-    """
+    """The lines of the screen, of the object of `replay --format json`."""
     total = sum(result["sent"].values())
     done = "Would send" if result["dry_run"] else "Sent"
     style = "good" if result["complete"] else "bad"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
@@ -23,33 +23,18 @@ _INDENT: Final = "    "
 
 
 def findings_lines(
-    findings: Sequence[JsonObject], summary: JsonObject, width: int, *, color: bool, all_rows: bool
-) -> Iterator[str]:
-    """The lines of the screen.
-
-    Args:
-        findings: objects as `verify --format json` writes them, in order.
-        summary: its summary.
-        all_rows: every finding, however many there are.
-    """
-    counts = Counter(finding["severity"] for finding in findings)
-    return streamed_lines(findings, counts, summary, width, color=color, all_rows=all_rows)
-
-
-def streamed_lines(
     findings: Iterable[JsonObject],
-    counts: Mapping[str, int],
     summary: JsonObject,
     width: int,
     *,
     color: bool,
     all_rows: bool,
+    counts: Mapping[str, int] | None = None,
 ) -> Iterator[str]:
-    """Lines of findings that are read once, as lines are needed; an object of type `more` represents several.
-
-    Args:
-        counts: of findings, by severity.
+    """The lines of the screen, of the objects of `verify --format json` in order, all where asked for; one of type
+    `more` represents several. The counts by severity are given where the findings can be read only once.
     """
+    counts = Counter(finding["severity"] for finding in findings) if counts is None else counts
     width = max(width, 60)
     worst = next((name for name in ("error", "warning") if counts.get(name)), None)
     worst = worst or (None if summary["verdict"] == "ok" else "warning")

@@ -9,8 +9,7 @@ of other types would be compiled for once more.
 # ruff: noqa: ANN001, ANN201, SIM110
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -48,8 +47,12 @@ class Kernel:
         self._source, self._parameters, self._lock, self._is_ready = source, parameters, Lock(), False
         self.function: Any = numba.njit(nogil=True)(source)
         if (folder := code_folder()) is not None:
-            with _cached_in(folder):
+            config: Any = numba.config
+            before, config.CACHE_DIR = config.CACHE_DIR, str(folder)  # others stay where numba has them
+            try:
                 kept = numba.njit(nogil=True, cache=True)(source)
+            finally:
+                config.CACHE_DIR = before
             if Path(kept.stats.cache_path or "").is_relative_to(folder):  # and not where numba goes instead, unasked
                 self.function = kept
 
@@ -84,17 +87,6 @@ def kernel(*parameters: Any) -> Callable[[Callable[..., Any]], Kernel]:
         return KERNELS[-1]
 
     return declare
-
-
-@contextmanager
-def _cached_in(folder: Path) -> Iterator[None]:
-    """Cache functions that are declared meanwhile in a folder; others of the process stay where numba has them."""
-    config: Any = numba.config
-    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-    try:
-        yield
-    finally:
-        config.CACHE_DIR = before
 
 
 class _CompileNotice(event.Listener):

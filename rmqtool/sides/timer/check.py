@@ -27,14 +27,7 @@ from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.properties import REAL_TOPIC, TIMER_DELETE_KEY, TIMER_TOPIC
 from rmqtool.sides.queue_scan import queue_units, record_at
 from rmqtool.sides.timer.files import TimerUnit, is_timer_checked, read_slots, read_units
-from rmqtool.sides.timer.loaded import (
-    LoadedTimer,
-    TimerFiles,
-    load_timer,
-    timer_files,
-    timer_queue,
-    timer_record,
-)
+from rmqtool.sides.timer.loaded import LoadedTimer, TimerFiles, load_timer, timer_files, timer_queue, timer_record
 from rmqtool.sides.timer.waiting import TimerKey, timer_due_ms, waiting_key
 from rmqtool.store.config.config_json import TIMER_METRICS, ConfigState
 from rmqtool.store.config.read_config import read_config
@@ -166,9 +159,8 @@ def _unit_findings(loaded: LoadedTimer, reader: Reader, queue: Queue) -> Iterato
     for run in np.split(lost, np.flatnonzero(np.diff(lost) != timer.UNIT_SIZE) + 1):
         if len(run):
             length = len(run) * timer.UNIT_SIZE
-            yield _at(
-                files, "timer.unreachable-unit", int(run[0]), "no slot leads to it", length=length, count=len(run)
-            )
+            text = "no slot leads to it"
+            yield _at(files, "timer.unreachable-unit", int(run[0]), text, length=length, count=len(run))
     in_log = np.unique(np.array(records, "i8"))
     # Messages that a unit leads to, and that the broker takes from the queue once more.
     again = [entry.physical_offset for entry in queue_units(queue, loaded.queue_offset, loaded.logged_offset)]

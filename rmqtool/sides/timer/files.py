@@ -10,26 +10,15 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.formats.timer import (
-    BLANK,
-    BLANK_MAGIC,
-    BLANK_SIZE,
-    DELETE,
-    ROLL,
-    SLOT,
-    SLOT_SIZE,
-    UNIT,
-    UNIT_SIZE,
-    is_unit_magic,
-)
+from rmqtool.formats import timer
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import Store
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 
 BLOCK_UNITS: Final = 8192
-_SLOT: Final = Struct(SLOT.struct_code)
-_UNIT: Final = Struct(UNIT.struct_code)
-_BLANK: Final = Struct(BLANK.struct_code)
+_SLOT: Final = Struct(timer.SLOT.struct_code)
+UNIT_STRUCT: Final = Struct(timer.UNIT.struct_code)
+_BLANK: Final = Struct(timer.BLANK.struct_code)
 
 
 class Slot(NamedTuple):
@@ -65,17 +54,17 @@ class TimerUnit(NamedTuple):
     @property
     def rolls(self) -> bool:
         """True if the message is put into the timer again when its time comes."""
-        return bool(self.magic & ROLL)
+        return bool(self.magic & timer.ROLL)
 
     @property
     def deletes(self) -> bool:
         """True if the message removes another timer; a broker checks that only of a unit that does not roll."""
-        return bool(self.magic & DELETE)
+        return bool(self.magic & timer.DELETE)
 
     @property
     def is_valid(self) -> bool:
         """True if a load takes it for a unit."""
-        return self.size == UNIT_SIZE and is_unit_magic(self.magic)
+        return self.size == timer.UNIT_SIZE and timer.is_unit_magic(self.magic)
 
 
 class NotAUnit(NamedTuple):
@@ -88,11 +77,13 @@ class NotAUnit(NamedTuple):
 
 def read_slots(source: ByteSource) -> Iterator[Slot]:
     """The slots of a wheel that are not zero; unreadable bytes count as zeros."""
-    whole = source.size // SLOT_SIZE * SLOT_SIZE
+    whole = source.size // timer.SLOT_SIZE * timer.SLOT_SIZE
     done = 0
     for first, stop in source.extents(0, whole):
-        for at, block in _blocks(source, max(done, first // SLOT_SIZE * SLOT_SIZE), min(whole, stop), SLOT_SIZE):
-            for number, values in enumerate(_SLOT.iter_unpack(block), at // SLOT_SIZE):
+        for at, block in _blocks(
+            source, max(done, first // timer.SLOT_SIZE * timer.SLOT_SIZE), min(whole, stop), timer.SLOT_SIZE
+        ):
+            for number, values in enumerate(_SLOT.iter_unpack(block), at // timer.SLOT_SIZE):
                 if any(values):
                     yield Slot(number, *values)
             done = at + len(block)
@@ -106,11 +97,11 @@ def read_units(source: ByteSource, start: int = 0) -> Iterator[TimerUnit | NotAU
     """
     end = last_data_end(source, 0, source.size)
     bad_from: int | None = None
-    for at, block in _blocks(source, 0, min(source.size // UNIT_SIZE * UNIT_SIZE, end), UNIT_SIZE):
-        for position, values in enumerate(_UNIT.iter_unpack(block)):
-            here = at + position * UNIT_SIZE
+    for at, block in _blocks(source, 0, min(source.size // timer.UNIT_SIZE * timer.UNIT_SIZE, end), timer.UNIT_SIZE):
+        for position, values in enumerate(UNIT_STRUCT.iter_unpack(block)):
+            here = at + position * timer.UNIT_SIZE
             unit = TimerUnit(start + here, *values)
-            is_blank = unit.magic == BLANK_MAGIC and unit.size == source.size - here
+            is_blank = unit.magic == timer.BLANK_MAGIC and unit.size == source.size - here
             if (unit.is_valid or is_blank) and bad_from is not None:
                 yield NotAUnit(start + bad_from, here - bad_from, is_blank=False)
                 bad_from = None
@@ -121,21 +112,16 @@ def read_units(source: ByteSource, start: int = 0) -> Iterator[TimerUnit | NotAU
                 yield unit
             elif bad_from is None:
                 bad_from = here
-    whole = -(-min(source.size // UNIT_SIZE * UNIT_SIZE, end) // UNIT_SIZE) * UNIT_SIZE
+    whole = -(-min(source.size // timer.UNIT_SIZE * timer.UNIT_SIZE, end) // timer.UNIT_SIZE) * timer.UNIT_SIZE
     if bad_from is None and whole < end:
-        tail = read_range(source, whole, BLANK_SIZE)
-        values = _BLANK.unpack(tail) if len(tail) == BLANK_SIZE else (0, 0, 0)
-        if values[2] == BLANK_MAGIC and values[0] == source.size - whole:
+        tail = read_range(source, whole, timer.BLANK_SIZE)
+        values = _BLANK.unpack(tail) if len(tail) == timer.BLANK_SIZE else (0, 0, 0)
+        if values[2] == timer.BLANK_MAGIC and values[0] == source.size - whole:
             yield NotAUnit(start + whole, values[0], is_blank=True)
             return
         bad_from = whole
     if bad_from is not None:
         yield NotAUnit(start + bad_from, max(end, whole) - bad_from, is_blank=False)
-
-
-def parse_unit(raw: bytes, position: int) -> TimerUnit | None:
-    """The unit whose bytes these are, whatever they say; None where they are too few."""
-    return TimerUnit(position, *_UNIT.unpack(raw)) if len(raw) == UNIT_SIZE else None
 
 
 def _blocks(source: ByteSource, start: int, stop: int, unit: int) -> Iterator[tuple[int, bytearray]]:

@@ -15,18 +15,9 @@ from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.reading.record import Record, decode_record
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.formats import timer
 from rmqtool.formats.properties import TIMER_TOPIC
-from rmqtool.formats.timer import (
-    CHECK_SIZE,
-    DEFAULT_LOG_FILE_SIZE,
-    DEFAULT_PRECISION_MS,
-    SLOT_COUNT,
-    UNIT_SIZE,
-    WHEEL_SIZE,
-    TimerCheck,
-    parse_check,
-)
-from rmqtool.sides.timer.files import TimerUnit, parse_unit, read_slots, read_units
+from rmqtool.sides.timer.files import UNIT_STRUCT, TimerUnit, read_slots, read_units
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sizes import infer_file_size
@@ -64,7 +55,7 @@ class TimerFiles:
     wheel: Entry | None
     log: tuple[Segment, ...]
     log_file_size: int
-    check: TimerCheck
+    check: timer.TimerCheck
     check_entry: Entry | None
     flushed_position: int
 
@@ -79,25 +70,21 @@ class TimerFiles:
 
 
 def timer_files(store: Store) -> TimerFiles:
-    """The timer's files.
-
-    Raises:
-        UnreadableError: its checkpoint may not be read.
-    """
+    """The timer's files."""
     entries = store.files.get(FileKind.TIMER_LOG, ())
     log = tuple(sorted((Segment(entry, int(entry.name)) for entry in entries), key=lambda segment: segment.start))
     check_entry = store.first(FileKind.TIMER_CHECK)
-    check = TimerCheck()
+    check = timer.TimerCheck()
     if check_entry is not None:
         with closing(store.view.open(check_entry.path)) as source:
-            check = parse_check(read_range(source, 0, CHECK_SIZE))
+            check = timer.parse_check(read_range(source, 0, timer.CHECK_SIZE))
     wheels = {entry.name: entry for entry in store.files.get(FileKind.TIMER_WHEEL, ())}
     snapshots = {int(number): wheels[name] for name in wheels if (number := name.partition(".")[2]).isdigit()}
     wheel, flushed_position = wheels.get(WHEEL), check.flushed_position
     if snapshots:
         flushed_position = max(snapshots)
         wheel = snapshots[flushed_position]
-    size = store.settings.timer_log_file_size or infer_file_size(log) or DEFAULT_LOG_FILE_SIZE
+    size = store.settings.timer_log_file_size or infer_file_size(log) or timer.DEFAULT_LOG_FILE_SIZE
     return TimerFiles(wheel, log, size, check, check_entry, flushed_position)
 
 
@@ -132,31 +119,23 @@ class LoadedTimer:
         return sorted(slot for slot in self.slots.values() if slot.due_tick >= self.read_tick)
 
     def unit_at(self, position: int) -> TimerUnit | None:
-        """The bytes at a position of the log as a unit; None where the log has none there.
-
-        Raises:
-            UnreadableError: the disk does not give them.
-        """
+        """The bytes at a position of the log as a unit; None where the log has none there."""
         segment = self.files.segment_at(position)
         if segment is None:
             return None
-        return parse_unit(self._open.read(segment.path, position - segment.start, UNIT_SIZE), position)
+        raw = self._open.read(segment.path, position - segment.start, timer.UNIT_SIZE)
+        return TimerUnit(position, *UNIT_STRUCT.unpack(raw)) if len(raw) == timer.UNIT_SIZE else None
 
     def chain(self, slot: LoadedSlot) -> tuple[list[TimerUnit], ChainEnd | None]:
-        """The units of a slot, the oldest first, and where the way back to the first one breaks off.
-
-        Raises:
-            UnreadableError: see `unit_at`.
-        """
+        """The units of a slot, the oldest first, and where the way back to the first one breaks off."""
         units: list[TimerUnit] = []
         broken = None
         position = slot.last_position
         before = self.log_end
         while position != NO_POSITION:
             if position >= before:
-                reason = (
-                    "after the end of the log" if before == self.log_end else "not before the unit that leads to it"
-                )
+                is_after_end = before == self.log_end
+                reason = "after the end of the log" if is_after_end else "not before the unit that leads to it"
                 broken = ChainEnd(position, reason)
                 break
             unit = self.unit_at(position)
@@ -173,14 +152,10 @@ class LoadedTimer:
 
 
 def load_timer(files: TimerFiles, reader: Reader, queue: Queue) -> LoadedTimer:
-    """The timer as a load makes it of the files, the commit log and the queue of the timer's topic.
-
-    Raises:
-        UnreadableError: a file may not be read.
-    """
+    """The timer as a load makes it of the files, the commit log and the queue of the timer's topic."""
     view = reader.store.view
     slots: dict[int, LoadedSlot] = {}
-    if files.wheel is not None and files.wheel.size == WHEEL_SIZE:
+    if files.wheel is not None and files.wheel.size == timer.WHEEL_SIZE:
         with closing(view.open(files.wheel.path)) as source:
             slots = {slot.number: LoadedSlot(slot.due_tick, slot.last_position) for slot in read_slots(source)}
     start = max(0, files.flushed_position - (files.log_file_size if files.log else 0))
@@ -194,7 +169,7 @@ def load_timer(files: TimerFiles, reader: Reader, queue: Queue) -> LoadedTimer:
             for unit in read_units(source, segment.start):
                 if isinstance(unit, TimerUnit):
                     recent.append((unit.due_timestamp_ms, unit.position))
-                    log_end, last = unit.position + UNIT_SIZE, unit
+                    log_end, last = unit.position + timer.UNIT_SIZE, unit
                     continue
                 is_cut = not unit.is_blank
                 log_end = segment.end if unit.is_blank else unit.position
@@ -210,10 +185,10 @@ def load_timer(files: TimerFiles, reader: Reader, queue: Queue) -> LoadedTimer:
         due = due_by_position.get(slot.last_position)
         if due and slot.due_tick > 0 and due % slot.due_tick == 0:
             votes[due // slot.due_tick] += 1
-    precision_ms = votes.most_common(1)[0][0] if votes else DEFAULT_PRECISION_MS
+    precision_ms = votes.most_common(1)[0][0] if votes else timer.DEFAULT_PRECISION_MS
     for due_ms, position in recent:
         tick = due_ms // precision_ms
-        slots[tick % SLOT_COUNT] = LoadedSlot(tick, position)
+        slots[tick % timer.SLOT_COUNT] = LoadedSlot(tick, position)
     record = timer_record(reader, last) if last is not None else None
     logged = files.check.queue_offset if record is None else record.queue_offset + 1
     first, logged = (
@@ -224,11 +199,7 @@ def load_timer(files: TimerFiles, reader: Reader, queue: Queue) -> LoadedTimer:
 
 
 def timer_record(reader: Reader, unit: TimerUnit) -> Record | None:
-    """The record that a unit leads to; None where a broker gets none.
-
-    Raises:
-        UnreadableError: the disk does not give it.
-    """
+    """The record that a unit leads to; None where a broker gets none."""
     place = reader.log.selectable(unit.physical_offset, unit.record_size)
     if place is None or unit.physical_offset < reader.log.minimum:
         return None
@@ -241,6 +212,5 @@ def timer_queue(reader: Reader) -> Queue:
 
     Raises:
         UnsupportedError: the queues are kept in a database.
-        UnreadableError: a file of it cannot be read.
     """
     return reader.queue(TIMER_TOPIC, 0)

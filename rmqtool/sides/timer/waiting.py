@@ -63,7 +63,6 @@ def waiting_messages(reader: Reader, queue: Queue, on_progress: OnProgress | Non
 
     Raises:
         UnsupportedError: the log is damaged, so that nobody knows what was delivered.
-        UnreadableError: the disk does not give a record.
     """
     waiting = Waiting(queue_end=queue.max_queue_offset)
     rows: list[tuple[TimerMessage, TimerKey]] = []

@@ -59,11 +59,6 @@ class ConfigDatabase:
     failure: RocksFailure | None = None
     reason: str = ""
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The files that it could replace."""
-        return tuple(_FAMILIES[self.directory]) if self.directory in _FAMILIES else STORED
-
     def content(self, path: str) -> dict[Any, Any]:
         """Content of a file according to the database, with at least its empty table."""
         return self.contents.setdefault(path, {_TABLES[path]: {}})
@@ -145,7 +140,7 @@ def _text(name: bytes) -> str:
 
 def config_of_database(databases: Sequence[ConfigDatabase], config: ConfigFile) -> ConfigFile:
     """A file's content for the broker: the database has priority, unless the file was changed more often."""
-    candidates = [database for database in databases if config.path in database.paths]
+    candidates = [one for one in databases if config.path in _FAMILIES.get(one.directory, STORED)]
     filled = (one for one in candidates if config.path in one.contents or one.failure is not None)
     database = next(filled, candidates[0] if candidates else None)
     if database is None or _counter(config.value) > _counter(database.contents.get(config.path)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from threading import Lock
 
 from rmqtool.errors import UnreadableError
@@ -31,13 +32,13 @@ def read_configs(view: StoreView, paths: Iterable[str]) -> dict[str, ConfigFile]
     return configs
 
 
+@dataclass(eq=False)
 class StoreConfigs:
     """The configuration files of a store; each is read when it is asked for, and once."""
 
-    def __init__(self, view: StoreView) -> None:
-        self._view = view
-        self._configs: dict[str, ConfigFile] = {}
-        self._lock = Lock()
+    _view: StoreView
+    _configs: dict[str, ConfigFile] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     def of(self, *paths: str) -> dict[str, ConfigFile]:
         """Files by their paths; see `read_configs`."""

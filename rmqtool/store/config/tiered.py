@@ -6,6 +6,7 @@ Broker: `DefaultMetadataStore`, `FileSegmentMetadata`, `PosixFileSegment`, `Mess
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -80,11 +81,7 @@ def is_coda(size: int, head: bytes) -> bool:
 
 
 def what_is_no_store(view: StoreView) -> str:
-    """Describe a directory that holds no store of a broker, as a part of a sentence.
-
-    Raises:
-        UnreadableError: a directory in it may not be listed.
-    """
+    """Describe a directory that holds no store of a broker, as a part of a sentence."""
     tiered = tiered_root(view)
     if tiered is None:
         return "not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
@@ -96,14 +93,9 @@ def what_is_no_store(view: StoreView) -> str:
 
 def tiered_root(view: StoreView) -> str | None:
     """The directory that a broker's class for files makes in the directory `tieredStoreFilePath`."""
-    try:
-        pending = [entry for entry in view.list("") if entry.is_directory and not entry.is_link]
-        for entry in [*pending, *(child for above in pending for child in _directories(view, above.path))]:
-            if is_tiered_directory(entry.name):
-                return entry.path
-    except UnreadableError:
-        return None
-    return None
+    above = _directories(view, "")
+    below = [entry for directory in above for entry in _directories(view, directory.path)]
+    return next((entry.path for entry in [*above, *below] if is_tiered_directory(entry.name)), None)
 
 
 def _directories(view: StoreView, path: str) -> list[Entry]:
@@ -122,16 +114,12 @@ def _segments(view: StoreView, root: str | None, value: Mapping[Any, Any]) -> It
                 if start is None or size is None or not is_plain or segment.get("status") == _DELETED:
                     continue
                 path = f"{owner}/{kind}/{name_hash(str(start))}{start:020d}"
-                path = path if root is None else f"{root}/{path}"
-                yield TieredSegment(owner, path, kind, start, size, None if root is None else _stat(view, path))
-
-
-def _stat(view: StoreView, path: str) -> Entry | None:
-    try:
-        entry = view.stat(path)
-    except UnreadableError:
-        return None
-    return entry if entry is not None and entry.is_file else None
+                entry = None
+                if root is not None:
+                    path = f"{root}/{path}"
+                    with suppress(UnreadableError):
+                        entry = view.stat(path)
+                yield TieredSegment(owner, path, kind, start, size, entry if entry and entry.is_file else None)
 
 
 def _items(value: object) -> list[tuple[Any, Any]]:

@@ -81,7 +81,7 @@ def row_type() -> np.dtype[Any]:
 
 @dataclass
 class QueueDatabase:
-    """A database that was read.
+    """A database that was read. Taking rows raises OSError where the temporary file does not take them.
 
     Attributes:
         directory: where it lies in the store.
@@ -166,19 +166,11 @@ class QueueDatabase:
         return self.rows(name, first, self.number_of(name, end) - first)
 
     def finish(self) -> None:
-        """Make all rows readable that were taken.
-
-        Raises:
-            OSError: the temporary file does not take them.
-        """
+        """Make all rows readable that were taken."""
         self._rows.flush()
 
     def take(self, batch: RowBatch) -> None:
-        """Take rows in the order of their keys; `finish` comes after the last ones.
-
-        Raises:
-            OSError: the temporary file does not take them.
-        """
+        """Take rows in the order of their keys; `finish` comes after the last ones."""
         if batch.family == UNIT_FAMILY and batch.row_count:
             self._take_units(batch)
         elif batch.family == OFFSET_FAMILY and not batch.row_count:

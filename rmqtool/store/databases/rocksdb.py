@@ -230,11 +230,7 @@ class _ReadingEndedError(Exception):
 
 
 def _exactly(pipe: IO[bytes], length: int) -> bytes:
-    """Read exactly this number of bytes from the pipe.
-
-    Raises:
-        _ReadingEndedError: it ended before, or nothing came for too long.
-    """
+    """Read exactly this number of bytes from the pipe."""
     parts, missing = [], length
     waiting = select.poll()  # `select.select` takes no descriptor above 1023
     waiting.register(pipe, select.POLLIN)
@@ -263,11 +259,7 @@ def _one_line(text: bytes) -> str:
 
 
 def _link(view: StoreView, entries: Sequence[Entry], folder: Path) -> None:
-    """Make the database's files visible in a directory: by links, or as copies where the store lies elsewhere.
-
-    Raises:
-        UnreadableError: a file cannot be copied, or is a link, which could lead outside the store.
-    """
+    """Make the database's files visible in a directory: by links, or as copies where the store lies elsewhere."""
     for entry in entries:
         if not entry.is_file or not _DATA_FILE.fullmatch(entry.name):
             continue

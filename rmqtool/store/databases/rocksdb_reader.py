@@ -30,7 +30,12 @@ VALUE_MAX = 1 << 20
 def main(arguments: Sequence[str]) -> None:
     """Write all rows, or the reason why not."""
     directory, memory_bytes, *families = arguments
-    limit_resources(int(memory_bytes))
+    # No more memory than this, no core left behind, and as many open tables as there are.
+    for kind, limit in ((resource.RLIMIT_AS, int(memory_bytes)), (resource.RLIMIT_CORE, 0)):
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with open(1, "wb", buffering=1 << 20, closefd=False) as out:
         try:
             import rocksdict
@@ -51,15 +56,6 @@ def main(arguments: Sequence[str]) -> None:
             except Exception as error:  # noqa: BLE001 - see above
                 write(out, b"E", f"{name}: {error}")
         write(out, b"D", "")
-
-
-def limit_resources(memory_bytes: int) -> None:
-    """Take no more memory than this, leave no core behind, and open as many tables as there are."""
-    for kind, limit in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_CORE, 0)):
-        _, hard = resource.getrlimit(kind)
-        resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def open_database(rocksdict: Any, directory: str, out: IO[bytes]) -> dict[str, Any]:

@@ -48,11 +48,8 @@ def read_store_configs(store: Store) -> dict[str, ConfigFile]:
 def config_findings(
     context: VerifyContext, configs: Mapping[str, ConfigFile], log: SplitResult | None
 ) -> Iterator[Finding]:
-    """Findings about configuration that only a backup has, or that contradicts the queues.
-
-    Args:
-        log: the merged result of all splits, which knows of messages that are in no queue yet; None where not all of
-            the log was scanned.
+    """Findings about configuration that only a backup has, or that contradicts the queues; the merged result of all
+    splits knows of messages that are in no queue yet, where all of the log was scanned.
     """
     queues = context.queues
     for path, config in configs.items():
@@ -84,11 +81,8 @@ def queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> 
 def consumer_findings(
     context: VerifyContext, configs: Mapping[str, ConfigFile], end_of: QueueEnd, *, is_whole: bool
 ) -> Iterator[Finding]:
-    """Findings about the offsets of consumer groups, their groups, and the queues that their members block.
-
-    Args:
-        end_of: end of a plain queue; None where there is no queue.
-        is_whole: whether all of the log was scanned, so that a queue that is not there has no message.
+    """Findings about the offsets of consumer groups, their groups, and the queues that their members block. `end_of` is
+    None where there is no queue, which has no message if all of the log was scanned.
     """
     known, groups = configs.get(TOPICS), configs.get(GROUPS)
     names = frozenset(topics(known)) if known is not None and known.value is not None else None

@@ -33,11 +33,8 @@ _LOOKED_AT: Final = 64 << 10
 def log_file_findings(
     store: Store, units_into: Callable[[int, int], int] | None, known: Iterable[tuple[int, int]] = ()
 ) -> Iterator[Finding]:
-    """Findings about the files as such.
-
-    Args:
-        units_into: how many units of the queues point into [begin, end) of the log; None where nobody has looked.
-        known: physical offset and size of records near the log's end.
+    """Findings about the files as such, by how many units point into [begin, end) of the log, where somebody looked,
+    and records known near the log's end, each with its size.
     """
     size = store.commitlog_file_size
     segments = store.commitlog
@@ -270,9 +267,7 @@ def fences(store: Store) -> list[Entry]:
 
 
 def openable_segments(store: Store, account: Account) -> tuple[list[Segment], list[Finding]]:
-    """The log's files that can be opened; one that cannot, or a part that one has lost since, is an
-    unreadable range.
-    """
+    """The log's files that can be opened; one that cannot, or that has lost a part since, is an unreadable range."""
     segments, findings = [], []
     for segment in store.commitlog:
         try:

@@ -58,10 +58,8 @@ NAMED_MAX: Final = 5
 def lost_configs(
     store: Store, rules: BrokerRules, configs: Mapping[str, ConfigFile] | None = None
 ) -> Iterator[Finding]:
-    """Configuration that cannot be read, or that lacks entries though the store shows them.
-
-    Args:
-        configs: all files of it that are there; None reads them.
+    """Configuration that cannot be read, or that lacks entries though the store shows them; all files of it are read if
+    they are not given.
     """
     configs = read_store_configs(store) if configs is None else configs
     missing = [*_lost_offsets(store, rules, configs), *_lost_groups(configs)] if is_of_broker(configs) else []

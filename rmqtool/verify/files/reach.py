@@ -15,7 +15,7 @@ from rmqtool.findings.finding import Finding
 from rmqtool.findings.registry import finding
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.quantities import OFFSETS_END
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.checkpoint_file import shows_index
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
@@ -115,12 +115,6 @@ def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpo
                 yield finding("index.would-be-dropped", file.path, text, count=max(1, file.count))
 
 
-def zero_files(paths: Iterable[str]) -> Iterator[Finding]:
-    """Index files of zeros where a broker would have made none."""
-    for path in paths:
-        yield finding("index.zero-file", path, "only zeros, beside other index files")
-
-
 def misordered_files(files: Iterable[IndexMap]) -> Iterator[Finding]:
     """Index files, in the order of their names, that begin before the end of an earlier one."""
     newest: IndexMap | None = None
@@ -167,12 +161,7 @@ def newest_record(context: VerifyContext) -> tuple[int, int]:
 
 @dataclass
 class IndexFiles:
-    """Results of the index files alone.
-
-    Attributes:
-        is_known: whether every file with an entry was checked.
-        seen: what the look at each came to.
-    """
+    """What the look at each of the index files alone came to; `is_known` if every one with an entry was checked."""
 
     maps: list[IndexMap] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -180,12 +169,8 @@ class IndexFiles:
     seen: list[object] = field(default_factory=list)
 
 
-def read_index(store: Store, account: Account, digest: LogDigest | None = None) -> IndexFiles:
-    """Check the index files of a store.
-
-    Args:
-        digest: recalls what was seen of files that are the same.
-    """
+def read_index(store: Store, account: Account, cache: RowCache | None = None) -> IndexFiles:
+    """Check the index files of a store; a cache recalls what was seen of files that are the same."""
     index = IndexFiles()
     slots, room = store.index_slot_count, store.index_entry_count
     empty, ordered = [], []
@@ -194,7 +179,7 @@ def read_index(store: Store, account: Account, digest: LogDigest | None = None) 
             empty += [entry.path] if _is_empty(store, entry, account, index) else []
             continue
         one = IndexPass(entry, slots, room, account)
-        seen = seen_by(one, [entry.path], (entry.size, slots, room), store.view.open, digest)
+        seen = seen_by(one, [entry.path], (entry.size, slots, room), store.view.open, cache)
         file = seen.result
         index.findings += seen.findings
         index.seen.append(seen)
@@ -206,7 +191,8 @@ def read_index(store: Store, account: Account, digest: LogDigest | None = None) 
                 ordered.append(file)
     index.findings += misordered_files(ordered)
     # A broker makes the first file before it has any key for it.
-    index.findings += zero_files(empty if len(empty) < len(store.index_files) else empty[1:])
+    for path in empty if len(empty) < len(store.index_files) else empty[1:]:
+        index.findings.append(finding("index.zero-file", path, "only zeros, beside other index files"))
     return index
 
 

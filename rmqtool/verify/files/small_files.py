@@ -17,13 +17,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.findings.account import Account
 from rmqtool.findings.finding import Finding, Severity
 from rmqtool.findings.registry import finding
-from rmqtool.formats.checkpoint import (
-    CHECKPOINT,
-    FIELDS_SIZE,
-    FILE_SIZE,
-    impossible_fields,
-    parse_checkpoint,
-)
+from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, impossible_fields, parse_checkpoint
 from rmqtool.formats.queue_name import topic_text, unsafe_name
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, is_java_long
@@ -105,11 +99,7 @@ def extension_findings(store: Store) -> Iterator[Finding]:
 
 
 def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResult | None) -> Iterator[Finding]:
-    """Compare the checkpoint with log and queues.
-
-    Args:
-        log: the merged result of all splits; None where not all of the log was scanned.
-    """
+    """Compare the checkpoint with log and queues; `log` is as of `config_findings`."""
     store = context.store
     entry = store.first(FileKind.CHECKPOINT)
     if entry is None:

@@ -31,13 +31,7 @@ class FlippedBit(NamedTuple):
 
 
 def flipped_bits(stored_crc: int, computed_crc: int, body_length: int) -> list[FlippedBit]:
-    """Every single bit whose flip explains the difference; empty where more than one bit is wrong.
-
-    Args:
-        stored_crc: as it stands in the record, 31 bits.
-        computed_crc: of the body as it is, 31 bits.
-        body_length: bytes.
-    """
+    """Every single bit whose flip explains the difference of two CRCs of 31 bits; empty where it takes more."""
     syndrome = (stored_crc ^ computed_crc) & STORED_BITS
     flips = []
     if syndrome and not syndrome & (syndrome - 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,13 +25,8 @@ FINDINGS_MAX: Final = 1000
 _HASH_BITS: Final = 31
 
 
-class _FileEntries(NamedTuple):
-    """Entries of one file that point into the chunk, with their numbers and keys."""
-
-    file: IndexMap
-    numbers: Array
-    entries: Array
-    keys: Array
+_FileEntries = tuple[IndexMap, Array, Array, Array]
+"""Numbers, entries and keys of one file, of the entries that point into the chunk."""
 
 
 @dataclass
@@ -59,13 +54,13 @@ class IndexMatch:
                 self.entry_count += len(without_tags.key_hashes)
                 return
         expected_keys = self._keys(expected.physical_offsets, expected.key_hashes)
-        files, open_file = [], self.context.open_file
+        files, open_file = list[_FileEntries](), self.context.open_file
         for file in self.context.index:
             numbers, entries = file.pointing_into(open_file, self.lookup.begin, self.lookup.end)
             if len(entries):
                 keys = self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"])
-                files.append(_FileEntries(file, numbers, entries, keys))
-        self.entry_count += sum(len(file_entries.keys) for file_entries in files)
+                files.append((file, numbers, entries, keys))
+                self.entry_count += len(keys)
         order = np.argsort(expected_keys, kind="stable")
         in_order, times = expected_keys[order], expected.store_timestamps_ms[order]
         met = np.zeros(len(in_order), np.bool_)
@@ -171,11 +166,7 @@ class IndexMatch:
         return bool(at == len(expected.key_hashes))
 
     def _compare(self, file_entries: _FileEntries, in_order: Array, times: Array, met: Array) -> Array:
-        """Report wrong entries of a file; mark the expected ones that are met.
-
-        Returns:
-            To which physical offsets wrong entries point.
-        """
+        """Report wrong entries of a file, mark the expected ones that are met; to which offsets wrong ones point."""
         file, numbers, entries, keys = file_entries
         exempt = np.isin(entries["physical_offset"], self.doubtful)
         if len(in_order):

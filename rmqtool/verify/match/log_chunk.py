@@ -23,12 +23,7 @@ from rmqtool.verify.survey.queue_map import Array
 
 
 class RowsLookup:
-    """Looks up rows that lie one after the other.
-
-    Attributes:
-        good: which rows are good.
-        messages: numbers of the rows that are good messages.
-    """
+    """Looks up rows that lie one after the other; `good` says which are, `messages` numbers the good messages."""
 
     def __init__(self, rows: RowColumns, topics: Sequence[bytes], *, has_entries: bool = False) -> None:
         self._has_entries = has_entries
@@ -55,7 +50,6 @@ class RowsLookup:
         return np.asarray(by_name(self.rows)["tags_code"][at])
 
     def topic(self, row: Any) -> str:
-        """Name of a message's topic."""
         return topic_text(self.topics[int(row["topic_number"])])
 
     def describe(self, row: Any) -> str:
@@ -85,15 +79,11 @@ class ExpectedIndex(NamedTuple):
 
 
 class LogChunk:
-    """Gathers batches of one split.
-
-    Attributes:
-        left_out_bytes: of rows that are not judged, for a running broker may be writing them.
-    """
+    """Gathers batches of one split; rows that a running broker may be writing are left out, and their bytes counted."""
 
     def __init__(self, context: VerifyContext) -> None:
         self._context = context
-        self._extractor = EntryExtractor(context.dispatch if context.crosses else None)
+        self.extractor = EntryExtractor(context.dispatch if context.crosses else None)
         self._index: list[ExpectedIndex] = []
         self.left_out_bytes = 0
         self._is_past_flush = self._has_entries = False
@@ -118,7 +108,7 @@ class LogChunk:
 
     def _add(self, batch: Batch, rows: Any) -> None:
         self._has_entries = batch.split.has_entries
-        self._extractor.take(rows, batch.topics, batch_bytes(batch))
+        self.extractor.take(rows, batch.topics, batch_bytes(batch))
         if self._context.crosses:
             keys = batch_entries(batch, rows, self._context.index_rules)
             self._index.append(ExpectedIndex(keys.key_hashes, keys.physical_offsets, keys.store_timestamps_ms))
@@ -137,32 +127,18 @@ class LogChunk:
         self.left_out_bytes += int(rows["size"][~is_before].sum())
         return kept_rows(rows, is_before)
 
-    @property
-    def is_empty(self) -> bool:
-        return self._extractor.row_count == 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._extractor.is_full
-
     def lookup(self) -> RowsLookup:
         """All rows of the chunk, which lie one after the other; valid until the next batch is taken."""
-        return RowsLookup(self._extractor.rows(), self._extractor.topics, has_entries=self._has_entries)
-
-    def plain_messages(self) -> RowColumns | None:
-        """The messages that belong into queues, if each belongs into one; see `EntryExtractor`."""
-        return self._extractor.plain_messages()
+        return RowsLookup(self.extractor.rows(), self.extractor.topics, has_entries=self._has_entries)
 
     def queues(self) -> dict[TypedQueueKey, QueueEntries]:
         """The entries of each queue, by queue and whether it is a batch queue."""
-        return {(entries.topic, entries.queue_id, entries.is_batch): entries for entries in self._extractor.entries()}
+        return {(entries.topic, entries.queue_id, entries.is_batch): entries for entries in self.extractor.entries()}
 
     def index(self) -> ExpectedIndex:
-        """The index entries."""
         columns: list[Any] = [np.concatenate(parts) for parts in zip(*self._index, strict=True)]
         return ExpectedIndex(*columns)
 
     def clear(self) -> None:
-        """Forget the chunk."""
-        self._extractor.clear()
+        self.extractor.clear()
         self._index = []

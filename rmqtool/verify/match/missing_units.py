@@ -57,9 +57,7 @@ def missing_findings(context: VerifyContext, runs: Sequence[Missing]) -> Iterato
 
 def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Finding]:
     """Zero files for which the log has no message: all of a queue from queue offset 0 on, or one after a queue's end.
-
-    Args:
-        runs: the messages of the whole log that have no unit.
+    The runs are the messages of the whole log that have no unit.
     """
     if not context.has_file_queues:
         return
@@ -89,7 +87,7 @@ def _whole_queue(context: VerifyContext, key: TypedQueueKey, runs: list[Missing]
     say = partial(finding, topic=name, queue_id=queue_id, count=count)
     if unsafe_name(name):
         text = f"{counted(count, 'message')} of a topic whose name cannot be the name of a directory"
-        yield say("consumequeue.unsafe-name", context.log_path(first.physical_offset), text)
+        yield say("consumequeue.unsafe-name", context.log_segment(first.physical_offset).path, text)
         return
     behind = sum(run.message_count for run in runs if run.physical_offset >= context.dispatched_end)
     if behind == count:
@@ -214,12 +212,8 @@ class _Classifier:
 
 
 def second_findings(context: VerifyContext, runs: Sequence[Missing], whole: SplitResult | None) -> Iterator[Finding]:
-    """Findings about the database from the log.
-
-    Args:
-        context: of the database.
-        runs: messages that it lacks of what was checked of the log.
-        whole: what was checked, where that is all of the log.
+    """Findings about the database of this context from the log: the runs are messages that it lacks of what was
+    checked, which `whole` has if it is all of the log.
     """
     database = context.store.second_database
     assert database is not None, "its queues are in the context"

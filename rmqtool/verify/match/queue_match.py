@@ -41,11 +41,7 @@ _QUEUES: Final = "consumequeue."
 
 @dataclass
 class QueueFindings:
-    """Findings in the order of the log, for each queue.
-
-    Attributes:
-        all: what was added.
-    """
+    """Findings in the order of the log, for each queue, and `all` that was added."""
 
     all: list[Finding] = field(default_factory=list)
     _last: dict[tuple[str, str, str | None, int | None], int] = field(default_factory=dict)
@@ -81,11 +77,7 @@ class QueueFindings:
         self.all.append(new_finding)
 
     def add_rest(self, queue: QueueMap, first: Finding) -> None:
-        """Count units of a queue that are not described.
-
-        Args:
-            first: says it of the first of them, and how many they are.
-        """
+        """Count units of a queue that are not described; `first` says of the first one that it and how many are not."""
         number = self._rests.setdefault((queue.topic, queue.queue_id, queue.is_batch), len(self.all))
         if number == len(self.all):
             self.all.append(first)
@@ -106,11 +98,8 @@ DELAY_MAX_MS: Final = 400 * 86_400_000
 
 @dataclass
 class Mismatch:
-    """A unit that does not agree with the log.
-
-    Attributes:
-        entry: number of the expected entry for its record, or -1.
-        queue_offset: that entry's; not the record's own, where it stands in further queues.
+    """A unit that does not agree with the log, with the number and queue offset of the expected entry for its record,
+    or -1; in further queues the record's own offset is another one.
     """
 
     queue: QueueMap
@@ -295,11 +284,12 @@ class QueueMatch:
             physical_offset, text = int(row["physical_offset"]), self.lookup.describe(row)
             claimed = f"{queue.name} at queue offset {_claimed_offset(mismatch)}"
             self.doubtful.append(physical_offset)
+            segment = self.context.log_segment(self.lookup.begin)
             return finding(
                 "commitlog.doubtful-header",
-                self.context.log_path(self.lookup.begin),
+                segment.path,
                 f"{text}, but the log lacks {claimed} there, and its unit points here",
-                file_position=physical_offset - self.context.log_start(self.lookup.begin),
+                file_position=physical_offset - segment.start,
                 physical_offset=physical_offset,
                 length=size,
                 topic=queue.topic,

@@ -218,10 +218,8 @@ def _is_alone(queue_runs: Sequence[QueueRun]) -> bool:
 
 
 def _meets(offset_ranges: Sequence[tuple[int, int]], first: int, end: int) -> bool:
-    """True if any run has a queue offset in [first, end).
-
-    Args:
-        offset_ranges: the runs, sorted by their begin; each ends where the furthest of those up to it does.
+    """True if any run has a queue offset in [first, end); the ranges are sorted by their begin, and each ends where the
+    furthest of those up to it does.
     """
     at = bisect_right(offset_ranges, (first, first))
     return (at < len(offset_ranges) and offset_ranges[at][0] < end) or (at > 0 and offset_ranges[at - 1][1] > first)
@@ -264,9 +262,7 @@ def _misplaced(
 def _fits(
     run: MissingRun, place: int, queue_offset: int, queue: TypedQueueKey, damaged_between: DamagedBetween
 ) -> int | None:
-    """The missing queue offset that a stray among the run's neighbors must have; None where there is
-    none, or several.
-    """
+    """The missing queue offset that a stray among the run's neighbors must have; None unless there is just one."""
     if queue != run.queue:
         # Damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have.
         if queue[2] or len(queue[0]) != len(run.queue[0]) or not run.has(queue_offset):

@@ -27,12 +27,8 @@ READS_MAX: Final = 10_000
 
 
 class _Beyond(NamedTuple):
-    """A part of the log outside the chunk.
-
-    Attributes:
-        is_whole: whether sound records lie side by side in all of it.
-        first: physical offset and queue offsets [first, end) of the first record of a queue in it.
-        last: the same of the last one.
+    """A part of the log outside the chunk, and, where sound records lie side by side in all of it, physical offset and
+    queue offsets [first, end) of the first and the last record of a queue.
     """
 
     is_whole: bool
@@ -142,11 +138,7 @@ class RecordPlaces:
         return first, first + (int(entries.batch_sizes[at]) if entries.is_batch else 1)
 
     def _around(self, name: TypedQueueKey, physical_offset: int, places: Iterable[int]) -> Neighbors:
-        """The neighbors of a record in a queue.
-
-        Args:
-            places: where units may point to neighbors outside the chunk.
-        """
+        """The neighbors of a record in a queue; `places` are where units may point to neighbors outside the chunk."""
         before, after = self._in_chunk(name, physical_offset)
         if before is None or after is None:
             next_to_known = [after[1] - 1] if after is not None else [before[1]] if before is not None else []

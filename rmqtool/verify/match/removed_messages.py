@@ -16,7 +16,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.topic_names import is_deletable, may_be_deleted
@@ -24,7 +24,6 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.findings.finding import Finding
-from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import TypedQueueKey, topic_bytes, topic_text
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.report.text import counted, size_text
@@ -40,22 +39,10 @@ MAY_BE_DELETED: Final = "topic.may-be-deleted"
 GROUPS_NAMED_MAX: Final = 5
 
 
-class _LiveStart(NamedTuple):
-    """The first unit of a queue that leads into the log: its queue offset, and where its record lies."""
-
-    queue_offset: int
-    physical_offset: int
-
-
 @dataclass
 class RemovedMessages:
-    """The messages without a unit of a log, told apart.
-
-    Attributes:
-        lacking: those that a queue lacks.
-        removed: those of deleted topics.
-        doubtful: those of topics of which nothing tells whether they were deleted.
-        ends: where in the log the removed generations of a topic end; a topic that is not configured has no later one.
+    """The messages without a unit of a log: those that a queue lacks, those of deleted topics, and those of topics that
+    may be deleted; with where the removed generations of a topic end, or all of one that is not configured.
     """
 
     lacking: list[Missing] = field(default_factory=list)
@@ -85,7 +72,7 @@ class RemovedMessages:
             is_again, name = self.ends[topic] < OFFSETS_END, topic_text(topic)
             what = f"the deleted topic {name}{', whose name is used again' if is_again else ''}"
             last = max(run.last_physical_offset for run in runs)
-            after = f"until {context.log_path(last)} expires"
+            after = f"until {context.log_segment(last).path} expires"
             after += "" if is_again else f"; rmqtool rebuild --topic {shlex.quote(name)} brings the topic back"
             repair = None if is_again else RESTORE
             yield _of_topic(DELETED, context, runs, f"{what}, {after}", groups[name], repair)
@@ -103,12 +90,7 @@ def _by_topic(runs: Sequence[Missing]) -> list[tuple[bytes, list[Missing]]]:
 
 
 def _of_topic(
-    kind: str,
-    context: VerifyContext,
-    runs: Sequence[Missing],
-    what: str,
-    groups: Sequence[str],
-    repair: str | None,
+    kind: str, context: VerifyContext, runs: Sequence[Missing], what: str, groups: Sequence[str], repair: str | None
 ) -> Finding:
     first = min(run.physical_offset for run in runs)
     count, size = sum(run.message_count for run in runs), sum(run.byte_count for run in runs)
@@ -116,18 +98,12 @@ def _of_topic(
     if groups:
         more = "" if len(groups) <= GROUPS_NAMED_MAX else ", ..."
         text += f"; {CONSUMER_OFFSETS} has offsets of it for {', '.join(groups[:GROUPS_NAMED_MAX])}{more}"
-    return finding(
-        kind, context.log_path(first), text, file_position=first - context.log_start(first), physical_offset=first,
-        length=size, topic=topic_text(runs[0].topic), count=count, repair=repair,
-    )  # fmt: skip
+    topic = topic_text(runs[0].topic)
+    return context.log_finding(kind, first, text, length=size, topic=topic, count=count, repair=repair)
 
 
 def removed_messages(context: VerifyContext, runs: Sequence[Missing]) -> RemovedMessages:
-    """Tell messages without a unit apart.
-
-    Args:
-        runs: of the whole log, or of a range of it.
-    """
+    """Tell messages without a unit, of the whole log or of a range of it, apart."""
     if not context.has_all_queues or not runs:
         return RemovedMessages(list(runs))
     if context.shown_topics is not None:  # a topic with queues is taken for configured
@@ -177,14 +153,15 @@ def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes
             restarts += [run for run in queue_runs if run.queue_offset == 0 and run.physical_offset > first][-1:]
             if start is None:
                 continue
-            before = [run for run in queue_runs if run.physical_offset < start.physical_offset]
+            queue_offset, physical_offset = start
+            before = [run for run in queue_runs if run.physical_offset < physical_offset]
             # These had the first place of a queue, or later ones, before the message that has it now.
-            old = [run for run in before if run.queue_offset + run.message_count > start.queue_offset]
+            old = [run for run in before if run.queue_offset + run.message_count > queue_offset]
             if old:
-                again[key[0]] = min(start.physical_offset, again.get(key[0], OFFSETS_END))
+                again[key[0]] = min(physical_offset, again.get(key[0], OFFSETS_END))
                 old_ends[key[0]] = max(old_ends.get(key[0], -1), *(run.last_physical_offset for run in old))
             # And these are the first ones of a queue, up to the one that is its first now.
-            fronts += [run for run in before if (run.queue_offset, run.message_count) == (0, start.queue_offset)]
+            fronts += [run for run in before if (run.queue_offset, run.message_count) == (0, queue_offset)]
     for topic, runs_of in _by_topic(restarts):
         if topic not in again and sum(run.message_count for run in runs_of) > 1:
             again[topic] = min(run.physical_offset for run in runs_of)
@@ -194,8 +171,8 @@ def _starts_again(context: VerifyContext, runs: Sequence[Missing]) -> dict[bytes
     return again
 
 
-def _live_start(context: VerifyContext, log: Log, key: TypedQueueKey, queue: QueueMap) -> _LiveStart | None:
-    """The start of a queue, if its record confirms it; else None."""
+def _live_start(context: VerifyContext, log: Log, key: TypedQueueKey, queue: QueueMap) -> tuple[int, int] | None:
+    """Queue offset of the first unit that leads into the log, and where its record lies, if that confirms it."""
     place, physical_offset = int(queue.units.runs["begin"][0]), int(queue.units.runs["first"][0])
     try:
         if queue.is_batch:
@@ -207,4 +184,4 @@ def _live_start(context: VerifyContext, log: Log, key: TypedQueueKey, queue: Que
     if record is None or record.physical_offset != physical_offset or record.body_crc_ok is False:
         return None
     own_place = record.topic_raw, record.queue_id, record.queue_offset
-    return _LiveStart(place, physical_offset) if own_place == (*key[:2], place) else None
+    return (place, physical_offset) if own_place == (*key[:2], place) else None

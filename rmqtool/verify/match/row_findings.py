@@ -51,11 +51,7 @@ _TEXTS: Final = {
 
 
 def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
-    """Findings about the rows of a chunk.
-
-    Args:
-        lost: messages that were in a damaged row, as the queues know them, by number of the row.
-    """
+    """Findings about the rows of a chunk; `lost` has by number of a damaged row the messages that queues have in it."""
     findings = _damage(context, walk, lookup, lost)
     rows, messages, rules = lookup.rows, lookup.messages, context.rules
     unknown = []
@@ -116,18 +112,14 @@ def batch_offset_findings(
 
 
 def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) -> list[Finding]:
-    """Records whose store time does not fit between their neighbors'.
-
-    Args:
-        before_ms: store time of the record before the chunk; 0 without one.
-    """
+    """Records whose store time does not fit between their neighbors'; before the chunk it is 0 without a record."""
     times = lookup.rows["store_timestamp_ms"][lookup.messages]
     if not len(times):
         return []
     around = np.concatenate([[before_ms or times[0]], times])
     findings = []
     first = lookup.rows[lookup.messages[0]]
-    if times[0] == 0 and first["physical_offset"] == context.log_start(int(first["physical_offset"])):
+    if times[0] == 0 and first["physical_offset"] == context.log_segment(int(first["physical_offset"])).start:
         text = "store time 0 in the first record of the file: recovery never starts at this file"
         findings.append(_at(context, "commitlog.store-time-regress", first, text, found="0"))
     for index in np.flatnonzero(np.diff(around) < -REGRESS_MARGIN_MS).tolist():

@@ -48,31 +48,21 @@ class PartResult:
 
 
 def check_split(walk: Walk, context: VerifyContext, path: str) -> SplitResult:
-    """Scan a split and compare it, chunk by chunk.
-
-    Args:
-        walk: of a whole file, not begun.
-        path: the file's, relative to the store.
-    """
+    """Scan a split and compare it, chunk by chunk; the walk is of a whole file, whose path is relative to the store."""
     result = check_part(walk, context, path).result
     _settle(walk, context, result)
     return result
 
 
 def check_part(walk: Walk, context: VerifyContext, path: str) -> PartResult:
-    """Scan a part of a split and compare it, chunk by chunk; `merge_parts` makes a file's result of all its parts.
-
-    Args:
-        walk: of the part, not begun.
-        path: the file's, relative to the store.
-    """
+    """Scan a part of a split and compare it, as `check_split` does; `merge_parts` makes a file's result of them."""
     split = walk.split
     result = SplitResult(split.physical_offset, path, split.physical_offset, split.physical_offset)
     result.file_size = split.source.size
     chunk, of_queues, of_second = LogChunk(context), QueueFindings(), QueueFindings()
     for batch in walk.batches():
         chunk.take(batch)
-        if chunk.is_full:
+        if chunk.extractor.is_full:
             _compare_chunk(walk, context, chunk, result, of_queues, of_second)
     _compare_chunk(walk, context, chunk, result, of_queues, of_second)
     result.findings += of_queues.all
@@ -87,14 +77,10 @@ def check_part(walk: Walk, context: VerifyContext, path: str) -> PartResult:
 
 
 def merge_parts(parts: Sequence[PartResult], walk: Walk, context: VerifyContext) -> SplitResult | None:
-    """The result of a file that was checked in parts, in order.
+    """The result of a file that was checked in parts, in order; the walk is of the whole file, and not begun.
 
-    Args:
-        walk: of the whole file, not begun.
-
-    Returns:
-        None where a part has met anything but good records that agree with queues and index, or the parts do not fit
-        together: what a finding says may depend on what lies around, so the file is to be checked in one split.
+    None where a part has met anything but good records that agree with queues and index, or the parts do not fit
+    together: what a finding says may depend on what lies around, so the file is to be checked in one split.
     """
     times_ms = [0]
     for part in parts:
@@ -137,7 +123,7 @@ def _compare_chunk(
     of_second: QueueFindings,
 ) -> None:
     """Compare a chunk with queues, database and index, add the result, and forget the chunk."""
-    if chunk.is_empty:
+    if not chunk.extractor.row_count:
         return
     lookup = chunk.lookup()
     lost: dict[int, list[str]] = {}
@@ -151,7 +137,7 @@ def _compare_chunk(
             queues.run(expected)
             result.missing += queues.missing
             lost = queues.lost
-        if context.options.digest is not None:
+        if context.options.cache is not None:
             if expected is not None and queues.agrees:
                 for entries in expected.values():
                     result.placed.take(entries)
@@ -178,7 +164,7 @@ def _compare_chunk(
 
 def _agrees(context: VerifyContext, chunk: LogChunk, lookup: RowsLookup) -> bool:
     """True if the units of all queues are those of the chunk, as far as that is seen without reading each queue."""
-    messages = chunk.plain_messages() if context.order is not None and not context.batch_queues else None
+    messages = chunk.extractor.plain_messages() if context.order is not None and not context.batch_queues else None
     if context.order is None or messages is None:
         return False
     return context.order.agrees(lookup.begin, lookup.end, messages, lookup.topics)
@@ -244,7 +230,7 @@ def _check_tail(walk: Walk, context: VerifyContext, result: SplitResult) -> None
     """Report times that go back up to the end of the log as one finding: a clock was set back, or records came back."""
     if context.live_end is not None or not any(finding.id == _REGRESS for finding in result.findings):
         return
-    again = replace(walk, digest=None, columns_only=False, at_hand=None)
+    again = replace(walk, cache=None, columns_only=False, at_hand=None)
     tail = resurrected_tail(lambda: replace(again, outcome=SplitOutcome(), topics=TopicTable()).batches())
     if tail is None:
         return
@@ -278,11 +264,7 @@ SplitFile = tuple[Split, str]
 
 @dataclass(frozen=True)
 class SplitCheck:
-    """The check of any split of the log, with all that it needs, so that a runner may send it elsewhere.
-
-    Attributes:
-        until: seconds since 1970 from which on no split is begun.
-    """
+    """The check of any split of the log, which a runner may send elsewhere; none begins after `until`, a UNIX time."""
 
     context: VerifyContext
     scan: ScanOptions
@@ -315,13 +297,10 @@ class SplitCheck:
 def check_in_parallel(
     check: SplitCheck, splits: Sequence[SplitFile], threads: ThreadRunner, count: int | None
 ) -> Iterator[SplitResult | None]:
-    """Results of splits, in order, the same as of a check one by one.
+    """Results of splits, each cut into so many parts or as its size says, in order, the same as of a check one by one.
 
     A split whose parts meet anything to tell is checked again in one. Where that happens to all of a few files, the
     next ones are not cut, so that no store takes more than half as long again.
-
-    Args:
-        count: parts of each split; None leaves it to its size.
     """
     if count is None and (threads.threads == 1 or not any(has_parts(split) for split, _ in splits)):
         yield from threads.map(check, splits)

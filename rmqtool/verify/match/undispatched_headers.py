@@ -20,7 +20,7 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Store
 from rmqtool.verify.files.reach import newest_start
 from rmqtool.verify.match.queue_match import name_of
-from rmqtool.verify.match.queue_order import MisplacedRecord, QueueOrder, QueueRun
+from rmqtool.verify.match.queue_order import DamagedBetween, MisplacedRecord, QueueOrder, QueueRun
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.result import Missing
 
@@ -59,28 +59,20 @@ class Doubts:
             end = new_finding.physical_offset + max(1, new_finding.length or 0)
             self._ends.append(min(end, JAVA_LONG_MAX))  # a sparse file may claim any size
 
-    def counter(self) -> _Counter:
-        """All that was kept."""
-        return _Counter(sorted(zip(self._places, self._ends, strict=True)))
+    def counter(self) -> DamagedBetween:
+        """Counts the ranges that begin before a second place, of which one ends after a first; 0 where none does."""
+        ranges = sorted(zip(self._places, self._ends, strict=True))
+        starts, ends = [start for start, _ in ranges], list(accumulate((end for _, end in ranges), max))
 
+        def between(behind: int, before: int) -> int:
+            count = bisect_left(starts, before)
+            return count if count and ends[count - 1] > behind else 0
 
-class _Counter:
-    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
-        self._starts = [start for start, _ in ranges]
-        self._ends = list(accumulate((end for _, end in ranges), max))
-
-    def between(self, behind: int, before: int) -> int:
-        """Number of ranges that begin before `before`, of which one ends after `behind`; 0 where none does."""
-        count = bisect_left(self._starts, before)
-        return count if count and self._ends[count - 1] > behind else 0
+        return between
 
 
 def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing], doubts: Doubts) -> Iterator[Finding]:
-    """Findings about records without a unit that stand where the log lacks exactly one other message.
-
-    Args:
-        runs: the messages of the whole log that have no unit.
-    """
+    """Findings about records of these runs, without a unit, that stand where the log lacks just one other message."""
     order = QueueOrder(begins_at_zero=bool(context.store.commitlog) and context.store.commitlog[0].start == 0)
     by_queue: defaultdict[TypedQueueKey, list[QueueRun]] = defaultdict(list)
     for run in runs:
@@ -98,7 +90,7 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
         order.take_queue_runs(name, queue_runs)
     with OpenFiles(context.store.view) as files:
         log = Log(context.store, context.rules, files)
-        misplaced_records, empty = order.misplaced(doubts.counter().between)
+        misplaced_records, empty = order.misplaced(doubts.counter())
         for misplaced in misplaced_records:
             record = record_off_by_one(log, misplaced)
             if record is not None:
@@ -113,18 +105,10 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
             if run.place >= context.dispatched_end and run.first >= end and run.place not in misplaced_places
         ]
         if undispatched:
-            segment = context.log_segment(undispatched[0].place)
-            yield finding(
-                REPEATED,
-                segment.path,
-                f"another record of {name_of(name[:2])} has the same queue offset",
-                file_position=undispatched[0].place - segment.start,
-                physical_offset=undispatched[0].place,
-                topic=topic_text(name[0]),
-                queue_id=name[1],
-                queue_offset=undispatched[0].first,
-                count=sum(run.count for run in undispatched),
-            )
+            text = f"another record of {name_of(name[:2])} has the same queue offset"
+            own = {"topic": topic_text(name[0]), "queue_id": name[1], "queue_offset": undispatched[0].first}
+            count = sum(run.count for run in undispatched)
+            yield context.log_finding(REPEATED, undispatched[0].place, text, count=count, **own)
     for gap in empty[:_RUNS_MAX]:
         # Of messages before a queue's first unit the queue's own files tell.
         if gap.before > 0 and not gap.queue[0].startswith(_FURTHER):
@@ -132,17 +116,9 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
             last = gap.first + gap.length - 1
             offsets = f"queue offset {gap.first}" if gap.length == 1 else f"queue offsets {gap.first} to {last}"
             lost = f"{name_of((topic, queue_id))} at {offsets}"
-            yield finding(
-                "commitlog.missing-message",
-                context.log_path(gap.before),
-                f"the commit log lacks {lost} before this record, and nothing there is damaged",
-                file_position=gap.before - context.log_start(gap.before),
-                physical_offset=gap.before,
-                topic=topic_text(topic),
-                queue_id=queue_id,
-                queue_offset=gap.first,
-                count=gap.length,
-            )
+            text = f"the commit log lacks {lost} before this record, and nothing there is damaged"
+            own = {"topic": topic_text(topic), "queue_id": queue_id, "queue_offset": gap.first}
+            yield context.log_finding("commitlog.missing-message", gap.before, text, count=gap.length, **own)
 
 
 def record_off_by_one(log: Log, misplaced: MisplacedRecord) -> Record | None:

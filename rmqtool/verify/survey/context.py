@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from rmqtool.engine.rules.broker_rules import BrokerRules
 from rmqtool.engine.rules.versions import NEWEST, rules_for
+from rmqtool.findings.finding import Finding
+from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import QueueKey, TypedQueueKey, queue_key
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.source import ByteSource
 
@@ -50,7 +52,7 @@ class VerifyOptions:
         state_file: remembers the splits that are done; never in the store.
         broker_runs: a broker holds the lock.
         compiled: which reader scans; None leaves it to the size of the log.
-        digest: is told what is seen of the log.
+        cache: is told what is seen of the log.
         parts: in how many parts threads check each file of the log; None leaves it to its size.
         timer: compare timer and delay levels with the log too, of which the store must hold all.
     """
@@ -64,7 +66,7 @@ class VerifyOptions:
     state_file: Path | None = None
     broker_runs: bool = False
     compiled: bool | None = None
-    digest: LogDigest | None = field(default=None, compare=False, repr=False)
+    cache: RowCache | None = field(default=None, compare=False, repr=False)
     parts: int | None = None
     timer: bool = True
 
@@ -137,13 +139,11 @@ class VerifyContext:
         """The commitlog file that holds a physical offset."""
         return next(segment for segment in reversed(self.store.commitlog) if segment.start <= physical_offset)
 
-    def log_path(self, physical_offset: int) -> str:
-        """That file's path."""
-        return self.log_segment(physical_offset).path
-
-    def log_start(self, physical_offset: int) -> int:
-        """Physical offset of that file's first byte."""
-        return self.log_segment(physical_offset).start
+    def log_finding(self, kind: str, physical_offset: int, message: str, **details: Any) -> Finding:
+        """A finding about what lies in the log at a physical offset."""
+        segment = self.log_segment(physical_offset)
+        place = {"file_position": physical_offset - segment.start, "physical_offset": physical_offset}
+        return finding(kind, segment.path, message, **place, **details)
 
     @property
     def crosses(self) -> bool:

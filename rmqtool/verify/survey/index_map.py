@@ -42,11 +42,7 @@ class SummedEntries(NamedTuple):
 
 @dataclass(frozen=True)
 class EntrySums:
-    """The sums of one file.
-
-    Attributes:
-        totals: of all entries below each multiple of `SAMPLE_EVERY`.
-    """
+    """The sums of one file; `totals` are of all entries below each multiple of `SAMPLE_EVERY`."""
 
     key: Array
     totals: Array
@@ -95,7 +91,6 @@ class IndexMap:
         return not (self.count or self.begin_timestamp_ms or self.end_timestamp_ms or self.end_physical_offset)
 
     def position(self, number: int) -> int:
-        """File position of an entry."""
         return entry_position(number, self.slot_count)
 
     def parts(self, open_file: Open, begin: int, end: int) -> Iterator[tuple[int, bytearray | SummedEntries]]:
@@ -114,10 +109,8 @@ class IndexMap:
         yield from self._read(open_file, [(stop, high)])
 
     def has_sum(self, summed: SummedEntries, first_number: int, expected: Sequence[Array]) -> bool:
-        """True if expected entries are those of a part, of which only the sum is at hand, as in `parts`.
-
-        Args:
-            expected: hashes, physical offsets and times, as many as were summed.
+        """True if expected entries (hashes, physical offsets, times) are those of a part, of which only the sum is
+        known.
         """
         assert self.sums is not None, "a part was summed"
         kernel = load_kernel(KERNEL)
@@ -402,12 +395,8 @@ class IndexPass:
 
 
 class EntryBlock(NamedTuple):
-    """Entries that lie one after the other.
-
-    Attributes:
-        first_number: of the first one.
-        slots, physical_offsets: of each, its slot and the place of its record.
-        has_negative: whether any holds a negative hash or time.
+    """Entries that lie one after the other, from a number on: slot and place of the record of each, and whether any
+    holds a negative hash or time.
     """
 
     first_number: int
@@ -418,12 +407,7 @@ class EntryBlock(NamedTuple):
 
 
 class BlockChains(NamedTuple):
-    """Chains of a block.
-
-    Attributes:
-        expected: the entry that each should lead to.
-        wrong: places in the block of those that lead elsewhere, or hold a negative number.
-    """
+    """Chains of a block: the entry that each should lead to, and the places of those that are wrong, or negative."""
 
     expected: Array
     wrong: Array

@@ -55,13 +55,9 @@ class _KnownTopics(threading.local):
 
 
 class LogOrder:
-    """Units of a database that count, by where they point to.
+    """Units of a database that count, by where they point to; WriteError if the temporary file does not take them.
 
-    Attributes:
-        newest: physical offset and size of the newest record of the log that has a unit; -1 and 0 without one.
-
-    Raises:
-        WriteError: the temporary file does not take them.
+    `newest` is physical offset and size of the newest record of the log that has a unit; -1 and 0 without one.
     """
 
     def __init__(self, database: QueueDatabase, log_begin: int, log_end: int) -> None:
@@ -103,11 +99,8 @@ class LogOrder:
         return [self._names[number] for number in np.unique(np.concatenate(numbers)).tolist()] if numbers else []
 
     def agrees(self, begin: int, end: int, messages: RowColumns, topics: Sequence[bytes]) -> bool:
-        """True if the units that point into [begin, end) are exactly those of messages, each in one queue.
-
-        Args:
-            messages: in the order of the log.
-            topics: names by the messages' topic numbers.
+        """True if the units that point into [begin, end) are just those of messages in the order of the log, one for
+        each.
         """
         blocks, count = [np.empty(0, _ROW)], 0
         for rows in self._pointing_into(begin, end):

@@ -111,11 +111,7 @@ class OffsetRuns:
 
 @dataclass
 class RunsBuilder:
-    """Takes the members in order of their places, a block at a time.
-
-    Args:
-        may_repeat: whether equal offsets in a row are in order.
-    """
+    """Takes the members in order of their places, a block at a time; equal offsets in a row may be in order."""
 
     may_repeat: bool = False
     _runs: list[Array] = field(default_factory=list)
@@ -148,7 +144,6 @@ class RunsBuilder:
             self._samples.append((place + sampled, offsets[sampled]))
 
     def finish(self) -> OffsetRuns:
-        """The runs so far."""
         return OffsetRuns(
             np.concatenate(self._runs) if self._runs else np.empty(0, RUN),
             np.concatenate([places for places, _ in self._samples] or [np.empty(0, np.int64)]),
@@ -209,7 +204,6 @@ class QueueMap:
 
     @property
     def unit_type(self) -> np.dtype[Any]:
-        """Columns of a unit."""
         return _BATCH_UNIT if self.is_batch else _UNIT
 
     @property
@@ -221,13 +215,9 @@ class QueueMap:
     def name(self) -> str:
         return f"{self.topic}/{self.queue_id}"
 
-    def file_at(self, place: int) -> UnitFile | None:
-        """The file that holds a place."""
-        return next((file for file in self.files if file.first <= place < file.end), None)
-
     def position(self, place: int) -> tuple[str, int | None]:
         """File and file position of a place; the directory where no file holds it."""
-        file = self.file_at(place)
+        file = next((file for file in self.files if file.first <= place < file.end), None)
         return (file.path, (place - file.first) * self.unit_size) if file else (self.directory, None)
 
     def read(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
@@ -340,11 +330,7 @@ class QueueMaps(Mapping[QueueKey, QueueMap]):
         self._file: IO[bytes] | None = None
 
     def add(self, key: QueueKey, queue: QueueMap) -> None:
-        """Keep the map of a queue.
-
-        Raises:
-            WriteError: the temporary file does not take it.
-        """
+        """Keep the map of a queue; WriteError if the temporary file does not take it."""
         units = queue.units
         size = units.runs.nbytes + units.sample_places.nbytes + units.sample_offsets.nbytes
         self._memory_left -= MAP_BYTES + FILE_BYTES * len(queue.files) + size

@@ -22,7 +22,7 @@ from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
 from rmqtool.formats.tombstone import are_dead
 from rmqtool.memory import memory_budget
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.source import read_salvaging
@@ -39,14 +39,9 @@ Kinds = NDArray[np.int8]
 
 @dataclass
 class QueuePass:
-    """Collects the results of one queue, file by file and block by block.
-
-    Args:
-        file_size: bytes of a full file of the queue.
-        log_file_size: bytes of a full commitlog file, for dead units are known by their place before its start.
-        log_minimum: first physical offset of the log.
-        span: places [begin, end) that are looked at, where the rest was seen before or is still being written; None is
-            all of them.
+    """Collects the results of one queue, file by file and block by block, in the span of places that was not seen
+    before and is not being written. Dead units are known by their place before the start of the log, with its file
+    size.
     """
 
     queue: QueueFiles
@@ -78,7 +73,6 @@ class QueuePass:
         self._in_stale = False
 
     def run(self, open_file: Open) -> QueueMap:
-        """Read all files of the queue."""
         by_name = sorted(self.queue.segments, key=lambda segment: segment.entry.name)
         for segment, in_place in zip(self.queue.segments, by_name, strict=True):
             if segment.path != in_place.path and segment.entry.name != segment_name(segment.start):
@@ -308,43 +302,36 @@ class QueuePass:
 
 
 SEEN_BYTES: Final = 4096
-"""Memory for a queue whose results a digest recalls."""
+"""Memory for a queue whose results a cache recalls."""
 _ALL: Final = 1 << 60
 
 
 class QueueLook:
-    """Looks at queues in files, plain ones or batch queues; any thread may do it.
-
-    Attributes:
-        queues: all of them.
-    """
+    """Looks at queues in files, plain ones or batch queues, of which it has all; any thread may do it."""
 
     def __init__(
-        self, store: Store, account: Account, digest: LogDigest | None, log_minimum: int, *, is_batch: bool
+        self, store: Store, account: Account, cache: RowCache | None, log_minimum: int, *, is_batch: bool
     ) -> None:
         self._store, self._account, self._log_minimum, self._is_batch = store, account, log_minimum, is_batch
         self.queues = tuple((store.batch_queues if is_batch else store.queues).values())
         has_room = len(self.queues) <= memory_budget().share(_ALL, 8) // SEEN_BYTES
-        self._digest = digest if has_room else None
+        self._cache = cache if has_room else None
         self._seen: list[object] = []
 
     def __call__(self, queue: QueueFiles) -> Seen[QueueMap]:
-        """Result for one queue."""
         store = self._store
         file_size = store.batch_file_size if self._is_batch else store.consumequeue_file_size
         one = QueuePass(queue, self._is_batch, file_size, store.commitlog_file_size, self._log_minimum, self._account)
         files = tuple((segment.path, segment.start, segment.size) for segment in queue.segments)
         terms = files, one.is_batch, one.file_size, one.log_file_size, one.log_minimum
-        return seen_by(one, [path for path, _, _ in files], terms, store.view.open, self._digest)
+        return seen_by(one, [path for path, _, _ in files], terms, store.view.open, self._cache)
 
     def note(self, seen: Seen[QueueMap]) -> None:
         """Take the result of a queue, in the order of the queues: another look compares the whole."""
-        if self._digest is not None:
+        if self._cache is not None:
             self._seen.append(seen)
 
     @property
     def seen(self) -> list[object]:
-        """Objects that equal those of another look only if it saw the very same; nothing equals them where nothing was
-        kept.
-        """
-        return self._seen if self._digest is not None or not self.queues else [object()]
+        """Objects equal to those of another look only if it saw the same; nothing equals them if none are kept."""
+        return self._seen if self._cache is not None or not self.queues else [object()]

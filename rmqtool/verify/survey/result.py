@@ -116,12 +116,7 @@ def merge(results: Iterable[SplitResult]) -> SplitResult:
 
 
 def _append(runs: list[Missing], run: Missing, last_runs: dict[TypedQueueKey, int]) -> None:
-    """Add a run, or lengthen the queue's last one, which is of another chunk: neither has another
-    message in between.
-
-    Args:
-        last_runs: number of each queue's last run.
-    """
+    """Add a run, or lengthen the queue's last one, of another chunk: neither has another message in between."""
     number = last_runs.get(run.queue)
     last = runs[number] if number is not None else None
     is_next = last is not None and last.queue_offset + last.message_count == run.queue_offset
@@ -176,7 +171,6 @@ class Summary:
     removed_before: Mapping[str, int] = field(default_factory=dict)
 
     def add(self, new_finding: Finding) -> None:
-        """Count a finding."""
         self.findings[new_finding.id] += 1
         self.severities[new_finding.severity.value] += 1
 

@@ -186,14 +186,14 @@ def test_a_folder_that_may_not_be_listed(store: Path, monkeypatch: pytest.Monkey
 def test_a_file_that_shrinks_once_it_was_measured(
     store: Path, monkeypatch: pytest.MonkeyPatch, name: str, left: int
 ) -> None:
-    true_open = verify_module.open_store
+    true_open = verify_module.shared.open_store
 
     def shrinking(*arguments: Any) -> OpenedStore:
         opened = true_open(*arguments)
         os.truncate(store / name, min(left, (store / name).stat().st_size))
         return opened
 
-    monkeypatch.setattr(verify_module, "open_store", shrinking)
+    monkeypatch.setattr(verify_module.shared, "open_store", shrinking)
     ran, rows = verified(store, may_change=True)
     assert ran.code in (0, 3, 4)
     assert rows[-1]["type"] == "summary"
@@ -203,14 +203,14 @@ def test_a_file_that_shrinks_once_it_was_measured(
 
 @pytest.mark.parametrize("gone", ["commitlog/00000000000000065536", "checkpoint", "index", "consumequeue/TopicTest/0"])
 def test_what_goes_away_meanwhile(store: Path, monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
-    true_open = verify_module.open_store
+    true_open = verify_module.shared.open_store
 
     def vanishing(*arguments: Any) -> OpenedStore:
         opened = true_open(*arguments)
         (store / gone).rename(store.parent / "gone")
         return opened
 
-    monkeypatch.setattr(verify_module, "open_store", vanishing)
+    monkeypatch.setattr(verify_module.shared, "open_store", vanishing)
     ran, rows = verified(store, may_change=True)
     assert ran.code in (3, 4)
     assert rows[-1]["type"] == "summary"
@@ -238,6 +238,6 @@ def test_queue_files_that_are_cut_while_it_runs_end_nothing(
             os.truncate(file, 0)
         return newest_record(context)
 
-    monkeypatch.setattr("rmqtool.verify.run.newest_record", cut_before)
+    monkeypatch.setattr("rmqtool.verify.run.reach.newest_record", cut_before)
     ran = rmqtool("verify", store, "--threads", "1", "--format", "json")
     assert ran.code == 3, ran.err

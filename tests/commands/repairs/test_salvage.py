@@ -80,7 +80,7 @@ def test_an_export_to_a_full_disk_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("rmqtool.commands.repairs.salvage.JsonLinesWriter.write", full)
+    monkeypatch.setattr("rmqtool.commands.repairs.salvage.JsonWriter.write", full)
     ran = rmqtool("salvage", golden(HOLE), "--export", tmp_path / "new" / "out")
     assert (ran.code, ran.err) == (4, f"rmqtool: {tmp_path}/new/out/messages.jsonl: no space left on device\n")
     assert list(tmp_path.glob("new/**")) == []

@@ -10,6 +10,7 @@ import pytest
 from rmqtool.browse.browsed_store import BrowsedStore
 from rmqtool.engine.queues import kinds
 from rmqtool.engine.queues.kinds import KINDS, QueueKind, QueueSource
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import Boundary, QueueUnit
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.reading.summary import summarize
@@ -25,7 +26,7 @@ SIZE = len(record(0))
 LINES = "lines/T/1"
 
 
-class LineQueue:
+class LineQueue(Queue):
     """Units as lines of a text file: physical offset, size, store time."""
 
     unit_size = 1

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.engine.queues.file_queue import FileQueue
-from rmqtool.engine.queues.unit import valid_batch_unit_count, valid_unit_count
+from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.store.directory import survey
@@ -29,7 +29,7 @@ WIDE = st.one_of(SMALL, st.sampled_from([1 << 32, -(1 << 63), (1 << 63) - 1]))
 def test_units_are_counted_as_one_by_one(units: list[Unit], torn: int) -> None:
     block = b"".join(struct.pack(">qiq", *unit) for unit in units) + bytes(torn)
     valid = [physical_offset >= 0 and record_size > 0 for physical_offset, record_size, _ in units]
-    assert valid_unit_count(block) == (valid.index(False) if False in valid else len(units))
+    assert PLAIN_UNITS.valid_count(block) == (valid.index(False) if False in valid else len(units))
 
 
 @settings(max_examples=300)
@@ -37,7 +37,7 @@ def test_units_are_counted_as_one_by_one(units: list[Unit], torn: int) -> None:
 def test_batch_units_are_counted_as_one_by_one(units: list[tuple[int, int, int, int]]) -> None:
     block = b"".join(struct.pack(">qiqqqhii", at, size, 0, 0, base, count, -1, 0) for at, size, base, count in units)
     valid = [at >= 0 and size > 0 and base >= 0 and count > 0 for at, size, base, count in units]
-    assert valid_batch_unit_count(block) == (valid.index(False) if False in valid else len(units))
+    assert BATCH_UNITS.valid_count(block) == (valid.index(False) if False in valid else len(units))
 
 
 def loaded(files: list[tuple[int, list[Unit]]], *, version: str = "5.5.1", log_start: int = 0) -> FileQueue:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from rmqtool.engine.queues.unit import (
     BATCH,
+    BATCH_UNITS,
     PLAIN,
+    PLAIN_UNITS,
     Extension,
     QueueUnit,
-    valid_batch_unit_count,
-    valid_unit_count,
     whole_units,
 )
 
@@ -26,13 +26,13 @@ shorts = st.sampled_from([0, 1, 256, -1, -(1 << 15)])
 @given(st.lists(st.tuples(longs, odd, longs), max_size=12), st.binary(max_size=19))
 def test_plain_units_count_up_to_the_first_invalid_one(units: list[tuple[int, int, int]], rest: bytes) -> None:
     expected = len(list(takewhile(lambda unit: unit[0] >= 0 and unit[1] > 0, units)))
-    assert valid_unit_count(b"".join(PLAIN.pack(*unit) for unit in units) + rest) == expected
+    assert PLAIN_UNITS.valid_count(b"".join(PLAIN.pack(*unit) for unit in units) + rest) == expected
 
 
 @given(st.lists(st.tuples(longs, odd, longs, longs, longs, shorts), max_size=12), st.binary(max_size=45))
 def test_batch_units_count_up_to_the_first_invalid_one(units: list[tuple[int, ...]], rest: bytes) -> None:
     expected = len(list(takewhile(lambda unit: unit[0] >= 0 and unit[1] > 0 and unit[4] >= 0 and unit[5] > 0, units)))
-    assert valid_batch_unit_count(b"".join(BATCH.pack(*unit, -1, 0) for unit in units) + rest) == expected
+    assert BATCH_UNITS.valid_count(b"".join(BATCH.pack(*unit, -1, 0) for unit in units) + rest) == expected
 
 
 @pytest.mark.parametrize(("length", "whole"), [(0, 0), (19, 0), (20, 20), (41, 40)])

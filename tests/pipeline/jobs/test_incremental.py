@@ -229,7 +229,7 @@ def write_store(path: Path, topics: list[str]) -> None:
                      HOST, 0, 0, False)
         for at, topic in enumerate(topics)
     ]  # fmt: skip
-    columns = RecordColumns.of(records)
+    columns = RecordColumns(*zip(*records, strict=True))
     (path / "commitlog").mkdir(parents=True)
     (path / "commitlog" / ("0" * 20)).write_bytes(
         bytes(encode_records(columns, columns.sizes(), 0)).ljust(1 << 16, b"\0")

@@ -18,7 +18,7 @@ from rmqtool.engine.queues.unit import PLAIN, PLAIN_UNITS
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.findings.finding import Finding
-from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.row_cache import RowCache
 from rmqtool.store.directory import survey
 from rmqtool.store.source import FileSource
 from rmqtool.store.view import open_directory
@@ -57,9 +57,9 @@ def paths_read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return sizes
 
 
-def checked(store: Path, digest: LogDigest | None = None) -> tuple[list[Finding], dict[str, Any]]:
+def checked(store: Path, cache: RowCache | None = None) -> tuple[list[Finding], dict[str, Any]]:
     findings: list[Finding] = []
-    summary = verify_store(survey(open_directory(store)), RULES, VerifyOptions(digest=digest), findings.append)
+    summary = verify_store(survey(open_directory(store)), RULES, VerifyOptions(cache=cache), findings.append)
     return findings, replace(summary, seconds=0).as_json()
 
 
@@ -94,20 +94,20 @@ def test_a_second_look_reads_little_and_says_the_same(
     if before is not None:
         before(store)
     expected = checked(store)
-    with LogDigest() as digest:
-        assert checked(store, digest) == expected
+    with RowCache() as cache:
+        assert checked(store, cache) == expected
         paths_read.clear()
-        assert checked(store, digest) == expected
+        assert checked(store, cache) == expected
     derived = {path: size for path, size in paths_read.items() if path.startswith(("consumequeue", "index"))}
     assert sum(derived.values()) < (3 << 20), "what tells the sizes is looked at, and where a new record could go"
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_changed_is_looked_at_again(store: Path, change: Callable[[Path], None]) -> None:
-    with LogDigest() as digest:
-        clean = checked(store, digest)
+    with RowCache() as cache:
+        clean = checked(store, cache)
         change(store)
-        findings = checked(store, digest)
+        findings = checked(store, cache)
     assert findings == checked(store)
     assert findings != clean
 
@@ -133,8 +133,8 @@ def test_a_check_notes_of_a_queue_file_what_a_start_reads_of_it(
         file.seek(position)
         file.write(written)
         file.truncate(size if size is not None else path.stat().st_size)
-    digest, view = LogDigest(), open_directory(store)
-    checked(store, digest)
+    cache, view = RowCache(), open_directory(store)
+    checked(store, cache)
     surveyed, count = survey(view), 0
     with OpenFiles(view) as files:
         for queue in surveyed.queues.values():
@@ -148,7 +148,7 @@ def test_a_check_notes_of_a_queue_file_what_a_start_reads_of_it(
                 edges = (units[0][0], *units[-1][:2]) if units else (0, 0, 0)
                 summary = UnitsSummary(length, max((unit[0] for unit in units), default=-1), *edges)
                 with closing(view.open(segment.path)) as source:
-                    note = digest.notes.get((source.identity, question))
+                    note = cache.notes.get((source.identity, question))
                 assert note == (summary.packed() if segment.size else None)
                 count += 1
     assert count > 1

@@ -1,4 +1,4 @@
-"""A digest answers what the log says, or nothing at all; and a repair reads the log once."""
+"""A cache answers what the log says, or nothing at all; and a repair reads the log once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.stores import write_store
 from rmqtool.engine.dispatch.index_entries import IndexEntries, batch_entries
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.scan.log import LogFile, RecordTable, ScanOptions
-from rmqtool.scan.log_digest import KEPT, LogDigest, columns_values, keep_column
+from rmqtool.scan.row_cache import KEPT, RowCache, columns_values, keep_column
 from rmqtool.scan.split import splits_of
 from rmqtool.store.directory import survey
 from rmqtool.store.source import FileSource
@@ -84,8 +84,8 @@ def test_what_is_answered_is_what_was_scanned(
     plain = ScanOptions(compiled=compiled)
     columns, topics, entries = seen(store, plain)
     assert len(topics) == MESSAGE_COUNT
-    with LogDigest(memory_max) as digest:
-        options = replace(plain, digest=digest, columns_only=True, keys_of=RULES.version)
+    with RowCache(memory_max) as cache:
+        options = replace(plain, cache=cache, columns_only=True, keys_of=RULES.version)
         seen(store, options)
         with bytes_read(monkeypatch, store) as sizes:
             again, again_topics, again_entries = seen(store, options)
@@ -112,24 +112,24 @@ def test_a_column_comes_back_as_it_was(dtype: str, memory_max: int) -> None:
         (chance.integers(0, 60, 3000) * (most // 60)).tolist(),
         (chance.integers(0, 70_000, 3000) + least).tolist(),
     ]
-    with LogDigest(memory_max) as digest:
+    with RowCache(memory_max) as cache:
         for values in columns:
-            kept = keep_column(np.array(values, dtype), digest._keep)
-            [back] = columns_values([kept], len(values), digest._read)
+            kept = keep_column(np.array(values, dtype), cache._keep)
+            [back] = columns_values([kept], len(values), cache._read)
             assert back.dtype == np.dtype(dtype)
             assert back.tolist() == values
 
 
 def test_a_record_with_three_keys_takes_few_bytes(tmp_path: Path) -> None:
     write_store(tmp_path / "store", 20_000, 100, 16 << 20)
-    with LogDigest(0) as digest:
-        seen(tmp_path / "store", ScanOptions(compiled=True, digest=digest, columns_only=True, keys_of=RULES.version))
-        assert 0 < digest._spilled < 18 * 20_000
+    with RowCache(0) as cache:
+        seen(tmp_path / "store", ScanOptions(compiled=True, cache=cache, columns_only=True, keys_of=RULES.version))
+        assert 0 < cache._spilled < 18 * 20_000
 
 
 def test_parts_that_were_scanned_answer_for_the_whole_file_and_from_a_record_on(store: Path) -> None:
-    with LogDigest() as digest:
-        options = ScanOptions(digest=digest, columns_only=True)
+    with RowCache() as cache:
+        options = ScanOptions(cache=cache, columns_only=True)
         table = log_table(store)
         for split in table.splits:
             for part in splits_of(split, 1 << 18):
@@ -143,12 +143,12 @@ def test_parts_that_were_scanned_answer_for_the_whole_file_and_from_a_record_on(
         ]
         for start in (0, offsets[1], offsets[600], offsets[-2], offsets[-1]):
             walk = options.walk(replace(first, start=start))
-            assert digest.answers(walk)
+            assert cache.answers(walk)
             answered = [offset for batch in walk.batches() for offset in batch.as_array()["physical_offset"].tolist()]
             assert answered == [offset for offset in offsets if offset >= start]
             assert walk.outcome.data_end == first.source.size
         for start in (1, offsets[600] + 1):
-            assert not digest.answers(options.walk(replace(first, start=start)))
+            assert not cache.answers(options.walk(replace(first, start=start)))
         table.close()
 
 
@@ -176,20 +176,20 @@ def overwritten(path: Path, position: int, content: bytes) -> None:
 def test_a_file_with_damage_is_read_again(store: Path, position: int) -> None:
     overwritten(store / "commitlog" / f"{0:020d}", position, b"noise" * 40)
     options = ScanOptions(compiled=True)
-    with LogDigest() as digest:
-        noted = replace(options, digest=digest, columns_only=True)
+    with RowCache() as cache:
+        noted = replace(options, cache=cache, columns_only=True)
         table = log_table(store, noted)
         for batch in table.batches():
             assert batch.rows is not None
-        known = [digest.answers(noted.walk(split)) for split in table.splits]
+        known = [cache.answers(noted.walk(split)) for split in table.splits]
         table.close()
     assert known == [False] + [True] * (len(known) - 1)
 
 
 def test_a_file_that_changed_since_is_read_again(store: Path) -> None:
     first = store / "commitlog" / f"{0:020d}"
-    with LogDigest() as digest:
-        options = ScanOptions(compiled=True, digest=digest, columns_only=True)
+    with RowCache() as cache:
+        options = ScanOptions(compiled=True, cache=cache, columns_only=True)
         before = seen_verdicts(store, options)
         overwritten(first, 40_000, b"noise" * 40)
         os.utime(first, ns=(1, 1))
@@ -207,28 +207,28 @@ def seen_verdicts(root: Path, options: ScanOptions) -> list[int]:
 
 def test_a_file_under_another_name_is_read_again(store: Path) -> None:
     first = store / "commitlog" / f"{0:020d}"
-    with LogDigest() as digest:
-        options = ScanOptions(compiled=True, digest=digest, columns_only=True)
+    with RowCache() as cache:
+        options = ScanOptions(compiled=True, cache=cache, columns_only=True)
         os.link(first, store / "commitlog" / f"{100 * FILE_SIZE:020d}")
         seen_verdicts(store, options)
         table = log_table(store)
-        known = [digest.answers(options.walk(split)) for split in table.splits]
+        known = [cache.answers(options.walk(split)) for split in table.splits]
         table.close()
     assert known[0]
     assert not known[-1], "its records say that they lie elsewhere"
 
 
 def test_an_answer_needs_the_checksum_that_was_looked_at(store: Path) -> None:
-    with LogDigest() as digest:
-        options = ScanOptions(digest=digest, columns_only=True)
+    with RowCache() as cache:
+        options = ScanOptions(cache=cache, columns_only=True)
         seen_verdicts(store, options)
         table = log_table(store)
         stricter = replace(options, record_crc=True).walk(table.splits[0])
         with_keys = replace(options, keys_of="5.5.0").walk(table.splits[0])
         other_delays = replace(options, delays_ms=()).walk(table.splits[0])
-        assert not digest.answers(stricter)
-        assert not digest.answers(with_keys)
-        assert digest.answers(other_delays), "no record here waits for a delay"
+        assert not cache.answers(stricter)
+        assert not cache.answers(with_keys)
+        assert cache.answers(other_delays), "no record here waits for a delay"
         table.close()
 
 

@@ -100,7 +100,7 @@ class _Run:
         return self.outcome.ended or self.outcome.tail_bytes > 0 or self.outcome.data_end >= split.source.size
 
 
-class LogDigest(Closable):
+class RowCache(Closable):
     """Notes what walks see, and answers later ones; any thread may do either. A context manager."""
 
     def __init__(self, memory_max: int | None = None) -> None:
@@ -160,7 +160,7 @@ class LogDigest(Closable):
         return result if known == made_of else None
 
     def keep(self, name: Hashable, made_of: object, result: Any) -> None:
-        """Keep a result of seen rows, until the digest is closed or another result takes its name."""
+        """Keep a result of seen rows, until the cache is closed or another result takes its name."""
         self._kept[name] = made_of, result
 
     def close(self) -> None:
@@ -330,7 +330,7 @@ class LogDigest(Closable):
         try:
             return os.pread(self._spill.fileno(), length, place)
         except OSError as error:
-            raise UnreadableError(f"the temporary file of the log's digest: {reason(error)}") from error
+            raise UnreadableError(f"the temporary file of the log's cache: {reason(error)}") from error
 
 
 def _key(split: Split) -> Hashable | None:
