@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, assert_never
 
@@ -54,6 +54,7 @@ from rmqtool.report.fields import (
     UnfilledFieldError,
     Words,
 )
+from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
 
@@ -94,6 +95,32 @@ class SourceFile:
     path: str
 
 
+@dataclass(frozen=True)
+class GatheredRecords:
+    """Records that do not lie side by side, of one file, with their bytes one after the other.
+
+    Attributes:
+        rows: of the records, ascending by physical offset.
+        starts: of their bytes in `content`.
+        file_start: physical offset of the file.
+    """
+
+    rows: Sequence[Row]
+    topics: list[bytes]
+    content: bytes
+    starts: Numbers
+    file_start: int = 0
+
+    def of_file(self, file_start: int) -> GatheredRecords:
+        """The same records, of a file that begins at a physical offset."""
+        return replace(self, file_start=file_start)
+
+    def places(self, physical_offsets: Numbers) -> Numbers:
+        """Where in `content` records begin."""
+        order = np.array([row.physical_offset for row in self.rows])
+        return np.asarray(self.starts[np.searchsorted(order, physical_offsets)])
+
+
 @dataclass
 class MessageBatches:
     """Makes the record batches of one file."""
@@ -102,7 +129,7 @@ class MessageBatches:
     place: SourceFile
     _topics: pa.Array | None = field(default=None, repr=False)
 
-    def batches(self, batch: Batch, rows: NDArray[Any]) -> Iterator[pa.RecordBatch]:
+    def batches(self, batch: Batch | GatheredRecords, rows: NDArray[Any]) -> Iterator[pa.RecordBatch]:
         """The record batches of some rows of a batch, which are all messages or all none.
 
         They are one, unless bodies are decompressed: then each has at most `BATCH_BYTES` of them and one more.
@@ -144,7 +171,12 @@ class _Columns:
     """
 
     def __init__(
-        self, rows: NDArray[Any], batch: Batch, topics: pa.Array, place: SourceFile, contents: pa.Array | None = None
+        self,
+        rows: NDArray[Any],
+        batch: Batch | GatheredRecords,
+        topics: pa.Array,
+        place: SourceFile,
+        contents: pa.Array | None = None,
     ) -> None:
         """Find the bytes of the rows.
 
@@ -152,7 +184,7 @@ class _Columns:
             contents: of the bodies, where they are asked for.
         """
         self._rows, self._topics, self._place, self._contents = rows, topics, place, contents
-        self._base = base = batch.split.physical_offset
+        self._base = base = batch.file_start if isinstance(batch, GatheredRecords) else batch.split.physical_offset
         self._fast = not isinstance(batch.rows, list)
         self.are_messages = bool(
             rows.size
@@ -161,15 +193,19 @@ class _Columns:
         )
         if not self.are_messages:
             return
+        if isinstance(batch, GatheredRecords):
+            self._pool: Bytes = np.frombuffer(batch.content, np.uint8)
+            self._at: Numbers = batch.places(rows["physical_offset"])
+            return
         window = batch.window
         begin = int(rows["physical_offset"][0]) - base
         end = int(rows["physical_offset"][-1]) + int(rows["size"][-1]) - base
         if window.start <= begin and end <= window.end:
-            self._pool: Bytes = np.frombuffer(window.storage, np.uint8, window.end - window.start)
+            self._pool = np.frombuffer(window.storage, np.uint8, window.end - window.start)
             begin = window.start
         else:  # a record that is longer than a window, alone
             self._pool = np.frombuffer(b"".join(window.chunks(begin, end)), np.uint8)
-        self._at: Numbers = rows["physical_offset"] - (base + begin)
+        self._at = rows["physical_offset"] - (base + begin)
 
     def record_batch(self, schema: pa.Schema) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([self.column(column) for column in schema], schema=schema)

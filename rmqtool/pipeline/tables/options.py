@@ -39,7 +39,7 @@ KNOWN: Final = frozenset(
     {
         *("path", "paths", "table", "profile", "columns", "topics", "queue_ids", "from_offset", "to_offset"),
         *("from_time_ms", "to_time_ms", "mode", "stale", "splits", "split_bytes", "proof_bytes"),
-        *("commitlog", "index_slots", "broker_version", "pattern", "pattern_in", "ranges"),
+        *("commitlog", "index_slots", "broker_version", "pattern", "pattern_in", "ranges", "through"),
         *(
             "failondataloss",
             "maxbytespertrigger",
@@ -82,6 +82,7 @@ class SourceOptions:
         on_store_missing: whether a stream waits for a store that is gone while it reads the others, leaves out what a
             batch of it had, or ends with an error.
         ranges: of physical offsets by store: only these are read, other paths are skipped. None: all.
+        through: `log`, or `queues`: messages of chosen topics and queues are looked up in their queues.
         search: `pattern`, looked for in `pattern_in`: only what is found is a row.
     """
 
@@ -99,6 +100,7 @@ class SourceOptions:
     fails_on_data_loss: bool = True
     on_store_missing: OnStoreMissing = OnStoreMissing.WAIT
     search: Search | None = None
+    through: str = "log"
     ranges: Mapping[str, tuple[int, int]] | None = None
 
     @classmethod
@@ -148,6 +150,7 @@ class SourceOptions:
             search=parse_search(options["pattern"], options.get("pattern_in", "body"))
             if "pattern" in options
             else None,
+            through=_one_of(options, "through", ("log", "queues")),
             ranges=_ranges(options["ranges"]) if "ranges" in options else None,
         )
 
@@ -162,6 +165,7 @@ class SourceOptions:
             "profile": self.profile != "headers",
             "pattern": self.search is not None,
             "stale": row_filter.stale,
+            "through": self.through != "log",
             "from_offset": row_filter.from_physical_offset is not None,
             "to_offset": row_filter.to_physical_offset is not None,
             "from_time_ms": row_filter.from_ms is not None,

@@ -21,6 +21,7 @@ from rmqtool.pipeline.tables.options import PLANNING_THREADS, UNREADABLE, Source
 from rmqtool.pipeline.tables.queue_table import BLOCK_UNITS
 from rmqtool.pipeline.tables.rows import batch_of, native
 from rmqtool.pipeline.tables.schemas import arrow_schema, chosen, message_schema
+from rmqtool.pipeline.tables.through_queues import QueuesTask, may_be_found, queue_tasks, read_queues_task
 from rmqtool.report.fields import INDEX_TABLE, QUEUE_TABLE
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.runner import ThreadRunner
@@ -150,6 +151,9 @@ class MessagesTable:
     def splits(self, store: Store) -> list[Any]:
         row_filters = [self.options.row_filter]
         ranges = self.options.ranges
+        if ranges is None and self.options.through == "queues" and may_be_found(store, row_filters):
+            of_queues, behind, after = queue_tasks(store, row_filters, self.options.splitting)
+            return [*of_queues, *(RangeTask(task, after) for task in behind)]
         if ranges is None:
             return list(log_tasks(store, row_filters, self.options.splitting))
         low, high = ranges[store.view.label]
@@ -172,7 +176,8 @@ class MessagesTable:
         is_business = self.options.table == TableName.BUSINESS_MESSAGES.value
         if is_business:
             schema = with_columns(schema, ("type", "delivery", "transaction"))
-        batches = read_task(part, schema if search is None else search.read(schema), row_filters)
+        read = read_queues_task if isinstance(part, QueuesTask) else read_task
+        batches = read(part, schema if search is None else search.read(schema), row_filters)
         if is_business:
             batches = business_rows(batches)
         return batches if search is None else search.matches(batches)
