@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.engine.append.log_writer import LogWriter
 from rmqtool.engine.rules.broker_rules import BrokerRules
-from rmqtool.errors import RmqtoolError, UnsupportedError
+from rmqtool.errors import UnsupportedError
 from rmqtool.extract.chosen import Choice, ChosenRecord, ChosenRecords, QueueRange
 from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
@@ -19,23 +18,15 @@ from rmqtool.formats.queue_name import QueueName
 from rmqtool.formats.record_crc import stored_record_crc, with_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.derived.result import BuildOptions
-from rmqtool.repair.machine.apply import carry_out
-from rmqtool.repair.machine.disk import Disk, Metadata
-from rmqtool.repair.machine.fingerprint import fingerprint
-from rmqtool.repair.machine.interrupt import held_interrupts
+from rmqtool.repair.machine.disk import Metadata
 from rmqtool.repair.machine.output import check_output
-from rmqtool.repair.machine.plan import Plan
-from rmqtool.repair.machine.root import Root
-from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import StorePaths
-from rmqtool.repair.machine.undo import discard
-from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
+from rmqtool.repair.new_store import new_store
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes
 from rmqtool.store.config.read_config import read_config
-from rmqtool.store.directory import Settings, Store, survey
+from rmqtool.store.directory import Settings, Store
 from rmqtool.store.sink import DirectorySink
-from rmqtool.store.view import open_directory
 
 _PREPARED_BEFORE_BODY: Final = 12
 """Bytes from the offset of the half message to the body; hosts, whose length varies, are before them."""
@@ -99,27 +90,10 @@ def write_new_store(
     """
     for source in sources:
         check_output(StorePaths(source.root, source.log_directories), output)
-    disk, is_new = Disk(), not output.exists()
-    itself = Root.open(output.absolute().parent) / output.name
-    disk.make_directory(itself, Metadata.of(StorePaths(sources[0].root).top))
-    try:
+    metadata = Metadata.of(StorePaths(sources[0].root).top)
+    with new_store(output, metadata, options, on_progress) as finish:
         chosen = _write_log(sources, choice, output, sizes)
-        places, settings = StorePaths(output), replace(sizes, commitlog_directories=())
-        with held_interrupts() as interrupt, Session(places) as session, session.staging() as staging:
-            store = survey(open_directory(output), settings)
-            built = plan_rebuild(store, sources[0].rules, RebuildChoice(), staging, options, on_progress)
-            plan = Plan("extract", fingerprint(places), sources[0].rules.version, built.steps)
-            discard(carry_out(plan, session, interrupt).journal, places, session.disk, lower=True)
-        notes = built.notes
-    except BaseException as error:
-        error.__dict__.pop("__notes__", None)  # they speak of the repair that builds queues, of which nothing is left
-        with suppress(RmqtoolError):
-            if is_new:
-                disk.remove_tree(itself)
-            else:
-                for name in itself.names():
-                    disk.remove_tree(itself / name)
-        raise
+        notes = finish(replace(sizes, commitlog_directories=()), sources[0].rules, "extract")
     return NewStore(chosen.queues, chosen.left_out, tuple(chosen.problems), notes)
 
 

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
+from rmqtool.pipeline.store_sink import SinkOptions, write_store
 from rmqtool.pipeline.tables.log_splits import Splitting
 from rmqtool.pipeline.tables.options import MESSAGE_TABLES, SourceOptions, own_options
 from rmqtool.pipeline.tables.schemas import chosen, commented, options_in
 from rmqtool.pipeline.tables.table import Table, in_mode, parts, read_part, table_of, tasks
+from rmqtool.store.location import is_url
 
 NAME = "rocketmq-store"
 
@@ -66,6 +78,15 @@ class RocketmqStoreSource(DataSource):
             raise UnsupportedError("streams need pyspark 4.2 or newer") from error
         return LogStream(options, asked_schema(table_of(options), schema))
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Writer of stores out of frames with columns of the table `messages`; see `store_sink`.
+
+        Raises:
+            UsageError: an option is wrong, or the directory is there already.
+        """
+        del schema, overwrite
+        return StoreWriter(free_target(self.options), SinkOptions.parse(self.options))
+
 
 class TableReader(DataSourceReader):
     """Reads a table that has the columns of a schema."""
@@ -104,3 +125,59 @@ def asked_schema(table: Table, schema: StructType) -> pa.Schema:
                 f"{given.dataType.simpleString()}"
             )
     return pa.schema([field.with_nullable(given.nullable) for field, given in zip(own, schema.fields, strict=True)])
+
+
+@dataclass(frozen=True)
+class StorePart(WriterCommitMessage):
+    """The store that one task has written; None of a task without rows."""
+
+    path: Path | None
+    row_count: int = 0
+
+
+class StoreWriter(DataSourceArrowWriter):
+    """Writes a frame as stores, one for each task that has rows; they are where they belong once all are written."""
+
+    def __init__(self, target: Path, options: SinkOptions) -> None:
+        self._target, self._options = target, options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StorePart:
+        """Write the rows of a task."""
+        context = TaskContext.get()
+        number = context.partitionId() if context is not None else 0
+        staged = self._target.with_name(f".{self._target.name}.{number:05}-{uuid.uuid4().hex}")
+        written = write_store(iterator, staged, self._options)
+        return StorePart(None) if written is None else StorePart(written.path, written.row_count)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Put the stores into their places: one into the target itself, of several each into a directory of it."""
+        parts = [part.path for part in messages if isinstance(part, StorePart) and part.path is not None]
+        if len(parts) == 1:
+            parts[0].rename(self._target)
+            return
+        self._target.mkdir(exist_ok=True)
+        for part in parts:
+            part.rename(self._target / f"part-{part.name.rpartition('.')[2].partition('-')[0]}")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what tasks have written."""
+        for part in messages:
+            if isinstance(part, StorePart) and part.path is not None:
+                shutil.rmtree(part.path, ignore_errors=True)
+
+
+def free_target(options: Mapping[str, str]) -> Path:
+    """The directory that `save` names, which must not be there yet.
+
+    Raises:
+        UsageError: it is there, or is no directory of a file system.
+    """
+    text = options.get("path", "")
+    if not text or (is_url(text) and not text.startswith("file:")):
+        raise UsageError("save(path): a directory that all tasks and this program see is expected")
+    target = Path(text.removeprefix("file://").removeprefix("file:")).absolute()
+    if target.exists():
+        raise UsageError(f"{target}: is there already; a store is never written over or appended to")
+    if not target.parent.is_dir():
+        raise UsageError(f"{target.parent}: no such directory")
+    return target
