@@ -209,7 +209,7 @@ def _columns(batch: pa.RecordBatch) -> _Rows:
     if "finding" in names:
         told = [value for value in batch["finding"].to_pylist() if value not in (None, TOMBSTONE_FINDING)]
         if told:
-            raise UsageError(f"a row with the finding {told[0]} is no message: leave it out (finding IS NULL)")
+            raise UsageError(f"a row with the finding {told[0]} is not a message: leave it out (finding IS NULL)")
     if "type" in names:
         kinds = pa.array(["message"])
         batch = batch.filter(pc.is_in(batch["type"], kinds))
@@ -293,7 +293,8 @@ class _Appender:
         return RecordColumns(
             parts, [_bytes(body) for body in rows.column("body", b"")],
             blocks,
-            queue_ids, rows.column("flag", 0), offsets, flags, rows.column("born_timestamp_ms", self._last_ms), born_hosts, times,
+            queue_ids, rows.column("flag", 0), offsets, flags, rows.column("born_timestamp_ms", self._last_ms), born_hosts,
+            times,
             store_hosts, rows.column("reconsume_times", 0), rows.column("prepared_transaction_offset", 0),
             [False] * len(rows),
         )  # fmt: skip

@@ -136,7 +136,7 @@ def test_an_interrupt_speaks_of_the_new_store(
         error.add_note("the repair was rolled back, and the store is as it was before")
         raise error
 
-    monkeypatch.setattr("rmqtool.extract.new_store.plan_rebuild", interrupted)
+    monkeypatch.setattr("rmqtool.repair.new_store.plan_rebuild", interrupted)
     new = tmp_path / "new"
     ran = rmqtool("extract", write("source", orders(10)), "--topic", "Orders", "--output", new)
     assert (ran.code, ran.err) == (130, f"rmqtool: interrupted; the stores were not changed, and {new} was removed\n")
