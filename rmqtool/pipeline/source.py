@@ -85,7 +85,7 @@ class RocketmqStoreSource(DataSource):
             UsageError: an option is wrong, or the directory is there already.
         """
         del schema, overwrite
-        return StoreWriter(free_target(self.options), SinkOptions.parse(self.options))
+        return FrameWriter(free_target(self.options), SinkOptions.parse(self.options))
 
 
 class TableReader(DataSourceReader):
@@ -135,7 +135,7 @@ class StorePart(WriterCommitMessage):
     row_count: int = 0
 
 
-class StoreWriter(DataSourceArrowWriter):
+class FrameWriter(DataSourceArrowWriter):
     """Writes a frame as stores, one for each task that has rows; they are where they belong once all are written."""
 
     def __init__(self, target: Path, options: SinkOptions) -> None:

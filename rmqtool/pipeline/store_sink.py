@@ -154,7 +154,7 @@ def write_store(batches: Iterable[pa.RecordBatch], output: Path, options: SinkOp
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Messages:
     """Messages of a batch, without what is no message; columns that are missing are None."""
 
     values: dict[str, list[Any] | None]
@@ -196,7 +196,7 @@ _TAKEN: Final = (
 )
 
 
-def _columns(batch: pa.RecordBatch) -> _Rows:
+def _columns(batch: pa.RecordBatch) -> _Messages:
     """The messages of a batch.
 
     Raises:
@@ -216,7 +216,7 @@ def _columns(batch: pa.RecordBatch) -> _Rows:
     values = {name: batch[name].to_pylist() if name in names else None for name in (*_NEEDED, *_TAKEN)}
     if any(topic is None for topic in values["topic"] or ()):
         raise UsageError("a row has no topic")
-    return _Rows(values)
+    return _Messages(values)
 
 
 @dataclass
@@ -231,7 +231,7 @@ class _Appender:
     _last_offset: int = -1
     _last_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
-    def append(self, rows: _Rows) -> None:
+    def append(self, rows: _Messages) -> None:
         """Append the messages of a batch."""
         for physical_offset in rows.physical_offsets or ():
             if physical_offset <= self._last_offset:
@@ -263,7 +263,7 @@ class _Appender:
             at = stop
         self.row_count += len(rows)
 
-    def _encoded(self, rows: _Rows) -> RecordColumns:
+    def _encoded(self, rows: _Messages) -> RecordColumns:
         topics, queue_ids = rows.column("topic", ""), rows.column("queue_id", 0)
         times = []
         for time_ms in rows.column("store_timestamp_ms", None):
@@ -290,16 +290,16 @@ class _Appender:
             else topic_part(topic.encode(), writes_v2=magic is None and self.rules.reads_v2)
             for topic, magic in zip(topics, rows.column("magic", None), strict=True)
         ]
+        born_times = rows.column("born_timestamp_ms", self._last_ms)
         return RecordColumns(
             parts, [_bytes(body) for body in rows.column("body", b"")],
             blocks,
-            queue_ids, rows.column("flag", 0), offsets, flags, rows.column("born_timestamp_ms", self._last_ms), born_hosts,
-            times,
+            queue_ids, rows.column("flag", 0), offsets, flags, born_times, born_hosts, times,
             store_hosts, rows.column("reconsume_times", 0), rows.column("prepared_transaction_offset", 0),
             [False] * len(rows),
         )  # fmt: skip
 
-    def _properties(self, rows: _Rows) -> list[bytes]:
+    def _properties(self, rows: _Messages) -> list[bytes]:
         """The stored bytes of the properties, or those of their texts."""
         raw = rows.values["properties_raw"]
         blocks = []

@@ -174,15 +174,15 @@ class _QueueWalk:
                     continue
                 if begin >= high:
                     break
-                found = self._record(queue_offset, begin, size) if begin >= agreed else None
-                if found is None:
+                row_and_bytes = self._record(queue_offset, begin, size) if begin >= agreed else None
+                if row_and_bytes is None:
                     is_in_doubt = is_in_doubt or begin >= low
                     continue
                 if is_in_doubt:
                     yield from self._gathered()
                     yield from self._in_log(agreed, begin)
                     is_in_doubt = False
-                row, record = found
+                row, record = row_and_bytes
                 self._rows.append(row)
                 self._starts.append(len(self._bytes))
                 self._bytes += record
