@@ -16,9 +16,11 @@ from tests.sources import Source, package_imports, project_sources, source
 
 PACKAGE = Path(__file__).resolve().parent.parent / "rmqtool"
 
-LINES_MAX = 92_000
+LINES_MAX = 87_800
 SHORT_FUNCTION_LINES = 4
-SHORT_FUNCTIONS_MAX = 1_935
+SHORT_FUNCTIONS_MAX = 1_656
+"""Every third: in fourteen packages that this environment installs (mypy, rich, fsspec, textual, pyiceberg and others)
+39 to 66 of a hundred are. Some 320 are properties, 120 special methods, 70 members of protocols."""
 OWN_FILE_LINES_MIN = 100
 """Lines of a file that one other file alone imports, from which on it is a page of its own."""
 OWN_FILES = {
