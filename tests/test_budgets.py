@@ -16,9 +16,9 @@ from tests.sources import Source, package_imports, project_sources, source
 
 PACKAGE = Path(__file__).resolve().parent.parent / "rmqtool"
 
-LINES_MAX = 87_800
+LINES_MAX = 69_600
 SHORT_FUNCTION_LINES = 4
-SHORT_FUNCTIONS_MAX = 1_656
+SHORT_FUNCTIONS_MAX = 1_200
 """Every third: in fourteen packages that this environment installs (mypy, rich, fsspec, textual, pyiceberg and others)
 39 to 66 of a hundred are. Some 320 are properties, 120 special methods, 70 members of protocols."""
 OWN_FILE_LINES_MIN = 100
@@ -35,6 +35,14 @@ OWN_FILES = {
     "rmqtool/scan/kernels/": "each is compiled by itself, when it is first called",
 }
 """Where a short file with one importer is a row of a table."""
+
+WINGS = frozenset(
+    {
+        *("replay", "replication", "watch", "extract", "evidence", "pipeline", "browse", "decoders", "fixtures"),
+        "remoting",
+    }
+)
+"""Rooms beside the core, which never imports one: what they grow by is no burden to whoever reads a walk."""
 
 WALKS = {
     "dump": (("dump", "{store}", "--limit", "1"), "5.5.0-clean-basic", 55),
@@ -94,8 +102,12 @@ def package_sources() -> list[Source]:
     return [file for file in project_sources() if file.in_package]
 
 
-def test_the_package_has_few_lines() -> None:
-    assert sum(file.text.count("\n") for file in package_sources()) <= LINES_MAX
+def core_sources() -> list[Source]:
+    return [file for file in package_sources() if Path(file.path).parts[1] not in WINGS]
+
+
+def test_the_core_has_few_lines() -> None:
+    assert sum(file.text.count("\n") for file in core_sources()) <= LINES_MAX
 
 
 def short_functions(files: Iterable[Source]) -> list[str]:
@@ -111,7 +123,7 @@ def short_functions(files: Iterable[Source]) -> list[str]:
 
 
 def test_few_functions_are_short() -> None:
-    assert len(short_functions(package_sources())) <= SHORT_FUNCTIONS_MAX
+    assert len(short_functions(core_sources())) <= SHORT_FUNCTIONS_MAX
 
 
 def test_a_short_function_is_counted() -> None:
