@@ -313,8 +313,18 @@ _PROPERTY_COLUMNS: Final = ("tags", "keys", "unique_key", "properties")
 _STORED_COLUMNS: Final = ("properties_raw", "body")
 MEANING_COLUMNS: Final = ("delivery", "is_system", "real_topic", "real_queue_id", "identity")
 _BUSINESS_COLUMNS: Final = (
-    *("store", "topic", "queue_id", "queue_offset", "physical_offset", "store_time", "born_time", "born_host"),
-    *("transaction", "reconsume_times", "tags", "keys", "properties", "identity", "body_decoded", "finding"),
+    *("store", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp_ms", "store_time", "born_time"),
+    *(
+        "born_host",
+        "transaction",
+        "reconsume_times",
+        "tags",
+        "keys",
+        "properties",
+        "identity",
+        "body_decoded",
+        "finding",
+    ),
 )
 MESSAGE_PROFILES: Final = {
     "headers": _HEADER_COLUMNS,

@@ -158,14 +158,14 @@ def _exported(context: typer.Context, request: _Request) -> dict[str, Any]:
 
 
 def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> dict[str, int]:
-    from rmqtool.pipeline.session import require_pyspark
+    from rmqtool.pipeline.stores import LOG_BYTES_MAX, checked_stores, require_pyarrow
 
-    require_pyspark()  # before what needs it is imported
+    require_pyarrow()
+    from rmqtool.pipeline.jobs.in_process import can_write
     from rmqtool.pipeline.jobs.incremental import LEASES, IncrementalExport, demand_growing
     from rmqtool.pipeline.jobs.lakehouse import table_settings
     from rmqtool.pipeline.jobs.lease import break_lease
     from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
-    from rmqtool.pipeline.stores import checked_stores
 
     table = request.options["table"]
     demand_growing(table)
@@ -177,19 +177,28 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
             target, request.form, table, request.options, request.partition_by, stores, now_ms, files, accepts_loss
         )
 
+    def run_in(files: TargetFiles, session: Any = None) -> tuple[IncrementalExport, dict[str, int]]:
+        if request.break_lease is not None:
+            break_lease(files, f"{target}/{LEASES}", request.break_lease)
+        growing = growing_in(files)
+        return growing, growing.run(session)
+
     growing = growing_in(LocalFiles())
-    if is_local and request.break_lease is None and growing.has_nothing_new():
+    new_bytes = growing.new_bytes() if is_local else None
+    is_chosen = request.master != DEFAULT_MASTER or bool(request.conf)
+    if new_bytes == 0 and request.break_lease is None:
         added = growing.added
+    elif new_bytes is not None and new_bytes <= LOG_BYTES_MAX and can_write(request.form) and not is_chosen:
+        growing, added = run_in(LocalFiles())
     else:
+        from rmqtool.pipeline.session import require_pyspark
+
+        require_pyspark()  # before what needs it is imported
         place = LocalFiles().spark_path(target) if is_local else target
         more = table_settings(request.form, place, settings_of(request.conf))
         conf = [*(request.conf or ()), *(f"{name}={value}" for name, value in more.items())]
         with spark(request.master, conf, messages_of(context), "export") as session:
-            files: TargetFiles = LocalFiles(session) if is_local else HadoopFiles.open(session, target)
-            if request.break_lease is not None:
-                break_lease(files, f"{target}/{LEASES}", request.break_lease)
-            growing = growing_in(files)
-            added = growing.run(session)
+            growing, added = run_in(LocalFiles(session) if is_local else HadoopFiles.open(session, target), session)
     left = {label: count for label, count in growing.unflushed.items() if count}
     unflushed_bytes = sum(left.values())
     if left:

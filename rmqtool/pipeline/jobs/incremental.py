@@ -28,18 +28,19 @@ from rmqtool.engine.segments.log_position import (
 )
 from rmqtool.errors import RefusedError, UsageError, WriteError
 from rmqtool.pipeline.enums import Form
-from rmqtool.pipeline.frames import table_frame
 from rmqtool.pipeline.jobs.export import MANIFEST, NOTES, beside, save_rows, written_files
+from rmqtool.pipeline.jobs.in_process import save_parquet
 from rmqtool.pipeline.jobs.lakehouse import TABLE_FORMS, LakeTable
 from rmqtool.pipeline.jobs.lease import Lease
 from rmqtool.pipeline.jobs.partitions import partitioned
 from rmqtool.pipeline.jobs.target_files import TargetFiles
+from rmqtool.pipeline.stores import read_messages
 from rmqtool.pipeline.tables.options import MESSAGE_TABLES, PLANNING_THREADS
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.store.directory import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LEASES: Final = f"{NOTES}/leases"
 """Directory of the target in which the run that writes has its lease."""
@@ -113,8 +114,10 @@ class IncrementalExport:
     unflushed: dict[str, int] = field(default_factory=dict)
     """Bytes at the end of each store's log that were left out, since a broker may not have flushed them."""
 
-    def run(self, session: SparkSession) -> dict[str, int]:
+    def run(self, session: SparkSession | None) -> dict[str, int]:
         """Add new rows; return the number of rows and batches, and for a table of files of files and bytes.
+
+        Without a session this process reads and writes: messages, into files of Parquet or a Delta table.
 
         Raises:
             UsageError: there is no such column to partition by.
@@ -138,18 +141,22 @@ class IncrementalExport:
             lease.release()
         return self.added
 
-    def has_nothing_new(self) -> bool:
-        """True if a run would add nothing, as far as one can see without Spark; nothing is written.
+    def new_bytes(self) -> int | None:
+        """Bytes of logs that a run would add; None where it has something else to do. Nothing is written.
 
         Raises:
             RefusedError: as `run`.
         """
-        if self.table not in MESSAGE_TABLES or not self._noted("export.json"):
-            return False
+        if self.table not in MESSAGE_TABLES:
+            return None
         self._refuse_foreign()
-        self._layout()
-        is_under_way = self._noted(f"plans/{self._next_number():010}.json") or self.files.sizes(self._staging)
-        return not is_under_way and not self._next_ranges()[0]
+        if self._noted("export.json") and self._layout().by_text:
+            return None
+        planned = self._noted(f"plans/{self._next_number():010}.json")
+        if not planned and self.files.sizes(self._staging):
+            return None
+        ranges = planned["ranges"] if planned else self._next_ranges()[0]
+        return sum(high - low for low, high in ranges.values())
 
     def _refuse_foreign(self) -> None:
         """Refuse a target with the lease of another run that replaces all of it."""
@@ -249,9 +256,7 @@ class IncrementalExport:
         if not self.accepts_loss:
             raise RefusedError(f"{label}: {message}; to export what is there now, add --accept-loss")
 
-    def _add(self, session: SparkSession, batch: ExportBatch, layout: TargetLayout, lease: Lease) -> None:
-        from pyspark.sql import functions as f
-
+    def _add(self, session: SparkSession | None, batch: ExportBatch, layout: TargetLayout, lease: Lease) -> None:
         name = f"batches/{batch.number:010}.json"
         manifest: dict[str, Any] = {"format": NOTES_FORMAT, "batch": batch.number}
         manifest["stores"] = stores = dict[str, Any]()
@@ -263,13 +268,21 @@ class IncrementalExport:
                 stores[store.view.label] = {"from_offset": low, "to_offset": high, "files": listed}
         options = dict(self.options)
         if self.table in MESSAGE_TABLES:
-            rows = table_frame(session, {**options, "ranges": json.dumps(batch.ranges)})
+            options["ranges"] = json.dumps(batch.ranges)
+        place = f"{self.target}/{self.table}"
+        if session is None:
+            here = read_messages(options)
         else:
-            day = f.date_format(f.timestamp_millis(CHECKED), "yyyy-MM-dd")
-            checked = {CHECKED: f.lit(self.now_ms), "checked_time": f.timestamp_millis(f.lit(self.now_ms))}
-            rows = table_frame(session, options).withColumns(checked).withColumn("day", day)
-        if self.form in TABLE_FORMS:
-            place = f"{self.target}/{self.table}"
+            from rmqtool.pipeline.frames import table_frame
+
+            rows = table_frame(session, options)
+            if self.table not in MESSAGE_TABLES:
+                rows = self._with_time_of_check(rows)
+        if self.form in TABLE_FORMS and session is None:
+            table = LakeTable(self.form, self.files, place, self.table, layout.partition_by, layout.export_id)
+            lease.check()
+            manifest["rows"] = table.append_here(here, batch.number, manifest)
+        elif self.form in TABLE_FORMS:
             rows, folders = partitioned(rows, layout.partition_by, by_text=layout.by_text)
             table = LakeTable(self.form, self.files, place, self.table, tuple(folders), layout.export_id)
             lease.check()
@@ -277,8 +290,11 @@ class IncrementalExport:
         else:
             folder = f"{batch.number:010}-{lease.id}"  # no other run writes into it
             staging = f"{self._staging}/{folder}"
-            path = self.files.spark_path(staging)
-            manifest["rows"] = save_rows(rows, self.form, layout.partition_by, path, by_text=layout.by_text)
+            if session is None:
+                manifest["rows"] = save_parquet(here, layout.partition_by, staging)
+            else:
+                path = self.files.spark_path(staging)
+                manifest["rows"] = save_rows(rows, self.form, layout.partition_by, path, by_text=layout.by_text)
             manifest["staging"], manifest["files"] = folder, written_files(self.files, staging)
             manifest["bytes"] = sum(file["bytes"] for file in manifest["files"])
             lease.check()
@@ -288,6 +304,13 @@ class IncrementalExport:
         self.added["bytes"] += manifest.get("bytes", 0)
         self.added["files"] += len(manifest.get("files", ()))
         self.added["batches"] += 1
+
+    def _with_time_of_check(self, rows: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        day = f.date_format(f.timestamp_millis(CHECKED), "yyyy-MM-dd")
+        checked = {CHECKED: f.lit(self.now_ms), "checked_time": f.timestamp_millis(f.lit(self.now_ms))}
+        return rows.withColumns(checked).withColumn("day", day)
 
     def _finish_moves(self) -> None:
         """Move the files of the last batch into their places, and remove what killed runs left.

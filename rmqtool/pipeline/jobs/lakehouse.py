@@ -16,6 +16,7 @@ from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.jobs.target_files import TargetFiles
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatchReader
     from pyspark.sql import DataFrame
 
 TABLE_FORMS: Final = (Form.ICEBERG, Form.DELTA)
@@ -102,7 +103,7 @@ class LakeTable:
             writer = writer.partitionBy(*self.partition_by).option("mergeSchema", "true")
             writer = writer.option("txnAppId", self.export_id).option("txnVersion", number)
             writer.option("userMetadata", json.dumps(manifest)).save(self.files.spark_path(self.place))
-            return self._added_to_delta(number)
+            return self._added_to_delta(number) or 0
         # Iceberg brings the rows of a partition together by itself.
         session, table = rows.sparkSession, f"{CATALOG}.{self.name}"
         columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in rows.schema)
@@ -116,7 +117,15 @@ class LakeTable:
             appender.option(f"snapshot-property.{MANIFEST}", json.dumps(manifest)).append()
         return self._added_to_iceberg(session, table).get(mark, 0)
 
-    def _added_to_delta(self, number: int) -> int:
+    def append_here(self, rows: RecordBatchReader, number: int, manifest: Mapping[str, Any]) -> int:
+        """Add the rows of a batch to a Delta table without Spark, if they are not there yet; how many were added."""
+        from rmqtool.pipeline.jobs.in_process import append_delta
+
+        if self._added_to_delta(number) is None:
+            append_delta(rows, self.partition_by, self.place, self.export_id, number, manifest)
+        return self._added_to_delta(number) or 0
+
+    def _added_to_delta(self, number: int) -> int | None:
         """Rows of the commit with one of our numbers, by its file in the table's log, as in Delta's protocol."""
         log = f"{self.place}/_delta_log"
         commits = [name for name in self.files.sizes(log) if name.endswith(".json") and "/" not in name]
@@ -126,7 +135,7 @@ class LakeTable:
             if any(mark.get("appId") == self.export_id and mark.get("version") == number for mark in marks):
                 written = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
                 return sum(int(statistics.get("numRecords", 0)) for statistics in written)
-        return 0
+        return None
 
     def _added_to_iceberg(self, session: Any, table: str) -> dict[str, int]:
         """Rows of each snapshot of an export, by the mark of its batch."""

@@ -52,7 +52,7 @@ class Lease:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
-    def take(cls, files: TargetFiles, folder: str, session: SparkSession) -> Lease:
+    def take(cls, files: TargetFiles, folder: str, session: SparkSession | None) -> Lease:
         """Wait until no other run writes into the target.
 
         Raises:
@@ -152,14 +152,16 @@ def break_lease(files: TargetFiles, folder: str, identity: str) -> None:
     files.remove(f"{folder}/{identity}.json")
 
 
-def _holder(session: SparkSession) -> dict[str, Any]:
+def _holder(session: SparkSession | None) -> dict[str, Any]:
     """Identity of this run: its machine, and its processes with the times of their start."""
-    java = int(session._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr] # noqa: SLF001
+    pids = [os.getpid()]
+    if session is not None:
+        pids.append(int(session._jvm.java.lang.ProcessHandle.current().pid()))  # type: ignore[union-attr] # noqa: SLF001
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = str(os.getuid())
-    processes = {str(pid): started_at(pid) for pid in (os.getpid(), java)}
+    processes = {str(pid): started_at(pid) for pid in pids}
     return {"user": user, "host": platform.node(), "machine": _machine(), "processes": processes}
 
 

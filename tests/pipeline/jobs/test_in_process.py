@@ -1,0 +1,137 @@
+"""Increments without Spark: the same rows, folders and notes, so that either continues what the other began."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from rmqtool.errors import WriteError
+from rmqtool.pipeline.enums import Form
+from rmqtool.pipeline.jobs import in_process
+from rmqtool.pipeline.jobs.in_process import _time_folder, can_write
+from rmqtool.pipeline.jobs.target_files import LocalFiles
+from tests.commands.transcripts import Ran, rmqtool
+from tests.conftest import Unpacked
+from tests.pipeline.jobs.test_incremental import grow, no_spark, offsets_in
+from tests.pipeline.stores import dump_rows
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs an export that may not start Spark."""
+
+    def ran(*arguments: object) -> Ran:
+        with monkeypatch.context() as patch:
+            patch.setattr("rmqtool.commands.tables.export.spark", no_spark)
+            return rmqtool("export", *arguments, "--incremental")
+
+    return ran
+
+
+def places(store: Path) -> list[int]:
+    return [row["physical_offset"] for row in dump_rows(store)]
+
+
+def folders(target: Path) -> set[str]:
+    table = target / "messages"
+    return {str(path.relative_to(table).parent) for path in table.rglob("*.parquet")}
+
+
+def test_rows_are_added_once_however_a_run_ends(
+    here: Any, golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+    line = (store, "--to", target, "--partition-by", "day,topic")
+    assert json.loads(here(*line).out)["rows"] == len(places(store))
+    assert offsets_in(target / "messages") == places(store)
+    assert all(
+        folder.startswith(("day=2026-", "day=__HIVE")) and "/topic_folder=" in folder for folder in folders(target)
+    )
+    assert json.loads(here(*line).out)["rows"] == 0
+    grow(store)
+    real_create = LocalFiles.create
+
+    def create(files: LocalFiles, place: str, text: str) -> bool:
+        if "/batches/" in place:
+            raise WriteError("killed before the manifest")
+        return real_create(files, place, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "create", create)
+        assert here(*line).code == 4
+    assert here(*line).code == 0
+    assert offsets_in(target / "messages") == places(store)
+
+
+@pytest.mark.parametrize("words", [("--profile", "full"), ("--table", "business_messages")])
+def test_a_delta_table_grows_once(
+    here: Any, golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    store, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+    line = (store, "--to", target, "--format", "delta", *words)
+    first = here(*line)
+    assert first.code == 0, first.err
+    table = str(target / words[-1] if words[0] == "--table" else target / "messages")
+    rows = DeltaTable(table).to_pyarrow_table()
+    assert rows.num_rows == json.loads(first.out)["rows"]
+    grow(store)
+    real_create = LocalFiles.create
+
+    def create(files: LocalFiles, place: str, text: str) -> bool:
+        if "/batches/" in place:
+            raise WriteError("killed after the commit")
+        return real_create(files, place, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "create", create)
+        assert here(*line).code == 4
+    again = here(*line)
+    assert (again.code, json.loads(again.out)["rows"]) == (0, 5)
+    assert DeltaTable(table).to_pyarrow_table().num_rows == rows.num_rows + 5
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("is_first", [True, False])
+def test_spark_continues_what_this_process_began_and_the_other_way(
+    run: Any, here: Any, golden_copy: Unpacked, tmp_path: Path, *, is_first: bool
+) -> None:
+    store, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+    line = (store, "--to", target, "--partition-by", "day,topic", "--profile", "properties")
+    steps = [here, lambda *words: run("export", *words, "--incremental")]
+    tables = []
+    for step in steps if is_first else reversed(steps):
+        assert step(*line).code == 0
+        tables.append(folders(target))
+        grow(store)
+    assert offsets_in(target / "messages") == places(store)[:-5]
+    assert tables[0] >= {folder for folder in tables[1] if "Audit" not in folder}
+
+
+def test_what_cannot_be_partitioned_is_told_in_one_line(here: Any, golden: Unpacked, tmp_path: Path) -> None:
+    for name, said in (("none", "no column"), ("properties", "lists")):
+        ran = here(
+            golden("5.5.0-clean-basic"), "--to", tmp_path / name, "--partition-by", name, "--profile", "properties"
+        )
+        assert (ran.code, said in ran.err, ran.err.count("\n")) == (2, True, 1), ran.err
+
+
+def test_days_and_hours_are_written_as_spark_writes_them() -> None:
+    assert _time_folder(0, "day") == "1970-01-01"
+    assert _time_folder(-1, "hour") == "1969-12-31-23"
+    assert _time_folder(3_000_000, "day") == "+10183-09-21"
+
+
+def test_forms_of_which_a_library_is_missing_are_written_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [form for form in Form if can_write(form)] == [Form.PARQUET, Form.DELTA]
+    monkeypatch.setattr(in_process, "find_spec", lambda _name: None)
+    assert [form for form in Form if can_write(form)] == [Form.PARQUET]
+
+
+def test_rows_without_a_store_time_have_a_folder_of_their_own(here: Any, golden: Unpacked, tmp_path: Path) -> None:
+    store = golden("5.5.0-damage-flip-body-middle-file")
+    assert here(store, "--to", tmp_path / "out", "--partition-by", "hour").code == 0
+    assert any("__HIVE_DEFAULT_PARTITION__" in folder for folder in folders(tmp_path / "out"))
