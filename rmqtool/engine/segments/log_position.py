@@ -109,11 +109,7 @@ def position_after(store: Store, before: Position, end: Position) -> Position:
     known = sorted({*told, *(segment.start for segment in store.commitlog if begin < segment.start < at)}, reverse=True)
     by_distance = {(at - place).bit_length(): place for place in known if place < at}  # the oldest of each
     trail = ((place, told.get(place) or mark_of(store, place)) for place in by_distance.values())
-    return replace(
-        end,
-        mark=mark_of(store, at),
-        trail=tuple((place, mark) for place, mark in trail if mark is not None),
-    )
+    return replace(end, mark=mark_of(store, at), trail=tuple((at, mark) for at, mark in trail if mark is not None))
 
 
 def position_before_cut(store: Store, position: Position) -> Position:

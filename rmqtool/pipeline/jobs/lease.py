@@ -156,7 +156,8 @@ def _holder(session: SparkSession | None) -> dict[str, Any]:
     """Identity of this run: its machine, and its processes with the times of their start."""
     pids = [os.getpid()]
     if session is not None:
-        pids.append(int(session._jvm.java.lang.ProcessHandle.current().pid()))  # type: ignore[union-attr] # noqa: SLF001
+        java: Any = session._jvm  # noqa: SLF001
+        pids.append(int(java.java.lang.ProcessHandle.current().pid()))
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
