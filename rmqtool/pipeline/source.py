@@ -59,7 +59,7 @@ class RocketmqStoreSource(DataSource):
         It takes no filters of a query: Spark keeps a reader with its filters for all queries of a data frame
         (`test_a_frame_has_all_rows_after_a_filter_of_it` in tests/pipeline/test_source.py).
         """
-        options = SourceOptions.parse(self.options or options_in(schema))
+        options = SourceOptions.parse({**options_in(schema), **own_options(self.options)})
         return TableReader(table_of(replace(options, columns=tuple(schema.names))), schema, options.mode)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
@@ -69,7 +69,8 @@ class RocketmqStoreSource(DataSource):
             UsageError: another table is asked for.
             UnsupportedError: this pyspark cannot bound what a stream reads.
         """
-        options = replace(SourceOptions.parse(self.options or options_in(schema)), columns=tuple(schema.names))
+        options = SourceOptions.parse({**options_in(schema), **own_options(self.options)})
+        options = replace(options, columns=tuple(schema.names))
         if options.table not in MESSAGE_TABLES:
             raise UsageError(f"the table {options.table} cannot be streamed; {' and '.join(MESSAGE_TABLES)} can")
         try:
@@ -140,30 +141,34 @@ class FrameWriter(DataSourceArrowWriter):
 
     def __init__(self, target: Path, options: SinkOptions) -> None:
         self._target, self._options = target, options
+        self._staging = target.with_name(f".{target.name}.rmqtool-{uuid.uuid4().hex}")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StorePart:
         """Write the rows of a task."""
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
-        staged = self._target.with_name(f".{self._target.name}.{number:05}-{uuid.uuid4().hex}")
+        self._staging.mkdir(exist_ok=True)
+        staged = self._staging / f"part-{number:05}-{uuid.uuid4().hex}"
         written = write_store(iterator, staged, self._options)
         return StorePart(None) if written is None else StorePart(written.path, written.row_count)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Put the stores into their places: one into the target itself, of several each into a directory of it."""
         parts = [part.path for part in messages if isinstance(part, StorePart) and part.path is not None]
+        whole = self._staging / "whole"
         if len(parts) == 1:
-            parts[0].rename(self._target)
-            return
-        self._target.mkdir(exist_ok=True)
-        for part in parts:
-            part.rename(self._target / f"part-{part.name.rpartition('.')[2].partition('-')[0]}")
+            whole = parts[0]
+        else:
+            whole.mkdir(parents=True)
+            for part in parts:
+                part.rename(whole / part.name.rpartition("-")[0])
+        whole.rename(self._target)
+        shutil.rmtree(self._staging, ignore_errors=True)  # what tasks left that failed and were run again
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what tasks have written."""
-        for part in messages:
-            if isinstance(part, StorePart) and part.path is not None:
-                shutil.rmtree(part.path, ignore_errors=True)
+        """Remove what tasks have written, those too that were ended."""
+        del messages
+        shutil.rmtree(self._staging, ignore_errors=True)
 
 
 def free_target(options: Mapping[str, str]) -> Path:

@@ -28,7 +28,7 @@ from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import UsageError
 from rmqtool.findings.finding import TOMBSTONE_FINDING
 from rmqtool.formats import properties
-from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PHYSICAL_OFFSET_AT
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PHYSICAL_OFFSET_AT, TOPIC_LENGTH_MAX_V1
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.message_id import host_bytes
@@ -211,11 +211,14 @@ def _columns(batch: pa.RecordBatch) -> _Messages:
         if told:
             raise UsageError(f"a row with the finding {told[0]} is not a message: leave it out (finding IS NULL)")
     if "type" in names:
-        kinds = pa.array(["message"])
-        batch = batch.filter(pc.is_in(batch["type"], kinds))
+        kinds = {*batch["type"].unique().to_pylist()} - {"message", "blank"}
+        if kinds:
+            raise UsageError(f"a row of type {kinds.pop()} is not a message: leave it out (type = 'message')")
+        batch = batch.filter(pc.equal(batch["type"], "message"))
+    for name in ("topic", "body", *(name for name in ("physical_offset", "queue_offset") if name in names)):
+        if batch[name].null_count:
+            raise UsageError(f"a row has no {name}")
     values = {name: batch[name].to_pylist() if name in names else None for name in (*_NEEDED, *_TAKEN)}
-    if any(topic is None for topic in values["topic"] or ()):
-        raise UsageError("a row has no topic")
     return _Messages(values)
 
 
@@ -272,7 +275,13 @@ class _Appender:
         offsets = []
         given = rows.column("queue_offset", None)
         for topic, queue_id, queue_offset in zip(topics, queue_ids, given, strict=True):
-            offset = self._next.get((topic, queue_id), 0) if queue_offset is None else queue_offset
+            following = self._next.get((topic, queue_id), 0)
+            offset = following if queue_offset is None else queue_offset
+            is_again = offset == 0 and rows.physical_offsets is not None  # of a topic that was deleted and used again
+            if queue_id < 0 or offset < 0:
+                raise UsageError(f"queue {queue_id} of {topic}, offset {offset}: a number is less than 0")
+            if offset < following and not is_again:
+                raise UsageError(f"queue offset {offset} of queue {queue_id} of {topic} comes again, or too late")
             self._next[topic, queue_id] = offset + 1
             offsets.append(offset)
             self.queue_counts[topic] = max(self.queue_counts.get(topic, 0), queue_id + 1)
@@ -286,8 +295,8 @@ class _Appender:
         blocks = self._properties(rows)
         parts = [
             _topic_of_v2(topic)
-            if magic == "v2"
-            else topic_part(topic.encode(), writes_v2=magic is None and self.rules.reads_v2)
+            if magic == "v2" or (len(topic.encode()) > TOPIC_LENGTH_MAX_V1 and self.rules.reads_v2)
+            else topic_part(_short(topic), writes_v2=False)
             for topic, magic in zip(topics, rows.column("magic", None), strict=True)
         ]
         born_times = rows.column("born_timestamp_ms", self._last_ms)
@@ -336,6 +345,13 @@ def _with_own_crc(raw: bytearray, sizes: Sequence[int], places: Sequence[int] | 
                 record = with_record_crc(record)
         records.append(record)
     return bytearray().join(records)
+
+
+def _short(topic: str) -> bytes:
+    raw = topic.encode()
+    if len(raw) > TOPIC_LENGTH_MAX_V1:
+        raise UsageError(f"topic {topic[:40]}...: {len(raw)} bytes are more than a record of version 1 has room for")
+    return raw
 
 
 def _topic_of_v2(topic: str) -> bytes:

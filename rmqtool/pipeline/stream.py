@@ -217,9 +217,13 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(self._options.row_filter, from_physical_offset=low, to_physical_offset=high)
 
     def _stores(self, known: Offsets) -> dict[str, Store]:
-        """The stores by name; none where those that were read before are all missing."""
+        """The stores by name, but those whose log was read before and is gone as a whole: their disk may be away."""
+
+        def is_away(store: Store) -> bool:
+            return not store.commitlog and Position.parse(known.get(store.view.label, 0)).physical_offset > 0
+
         try:
-            return {store.view.label: store for store in self._options.stores()}
+            return {store.view.label: store for store in self._options.stores() if not is_away(store)}
         except (NotAStoreError, UnreadableError):
             if not known:
                 raise

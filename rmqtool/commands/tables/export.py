@@ -186,7 +186,10 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
     growing = growing_in(LocalFiles())
     new_bytes = growing.new_bytes() if is_local else None
     is_chosen = request.master != DEFAULT_MASTER or bool(request.conf)
-    if new_bytes == 0 and request.break_lease is None:
+    is_done = new_bytes == 0 and request.break_lease is None and not growing.has_leftovers()
+    # A time as a folder is written in another way here.
+    is_chosen |= bool({"store_time", "born_time"} & {*request.partition_by})
+    if is_done:
         added = growing.added
     elif new_bytes is not None and new_bytes <= LOG_BYTES_MAX and can_write(request.form) and not is_chosen:
         growing, added = run_in(LocalFiles())

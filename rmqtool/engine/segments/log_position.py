@@ -19,6 +19,7 @@ import numpy as np
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import HEAD_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import ScanOptions, carries_record_crc, first_row_from, starts_with_data
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, whole_file
@@ -83,17 +84,30 @@ def _offset(value: Any) -> int:
 
 def mark_of(store: Store, physical_offset: int) -> str | None:
     """Tells the bytes before a physical offset: a digest of the first record's fixed fields in their file, and of the
-    last bytes; None where no file has them, or the file holds none yet.
+    last bytes before the zeros at its end; None where no file has them, or the file holds none yet.
+
+    Raises:
+        UnreadableError: they cannot be read.
     """
+    return _mark(store, physical_offset, before_zeros=True)
+
+
+def _mark(store: Store, physical_offset: int, *, before_zeros: bool) -> str | None:
     segment = store.segment_at(physical_offset - 1)
     if segment is None:
         return None
     position = physical_offset - segment.start
     with closing(store.view.open(segment.path)) as source:
         first = read_range(source, 0, min(HEAD_SIZE, position))
-        begin = max(0, position - BEFORE_SIZE)
-        before = read_range(source, begin, position - begin)
+        end = last_data_end(source, 0, position) if before_zeros else position
+        begin = max(0, end - BEFORE_SIZE)
+        before = read_range(source, begin, end - begin)
     return hashlib.sha256(first + before).hexdigest()[:MARK_LENGTH] if any(first) else None
+
+
+def _is_marked(store: Store, physical_offset: int, mark: str) -> bool:
+    """True if a mark tells the bytes before a physical offset; those of rmqtool 0.3 took zeros, too."""
+    return mark in (mark_of(store, physical_offset), _mark(store, physical_offset, before_zeros=False))
 
 
 def position_after(store: Store, before: Position, end: Position) -> Position:
@@ -121,7 +135,7 @@ def position_before_cut(store: Store, position: Position) -> Position:
     """
     end = readable_end(store)[0].physical_offset if position.trail else 0
     for number, (at, mark) in enumerate(position.trail):
-        if store.log_start < at <= end and mark_of(store, at) == mark:
+        if store.log_start < at <= end and _is_marked(store, at, mark):
             return Position(at, None, mark, position.trail[number + 1 :])
     return Position(store.log_start)
 
@@ -160,7 +174,7 @@ def what_is_lost(store: Store, position: Position) -> str | None:
         return f"its commit log begins at {begin}, but was read up to {at} only: {begin - at} bytes were removed"
     if position.mark is None or store.segment_at(at - 1) is None:
         return None
-    if mark_of(store, at) != position.mark:
+    if not _is_marked(store, at, position.mark):
         return f"its commit log is not the one that was read up to {at}: it was replaced or cut"
     return None
 

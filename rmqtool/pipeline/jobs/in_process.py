@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -68,30 +68,33 @@ def append_delta(
     export_id: str,
     number: int,
     notes: Mapping[str, Any],
+    is_there: Callable[[], bool],
 ) -> int:
     """Add rows to a Delta table, in one commit that has the number of the batch; how many they were.
 
+    Nothing is added where anybody else has added to the table since `is_there` said that the batch is not there.
+
     Raises:
         UsageError: no such column to partition by.
-        WriteError: the table cannot be written.
+        WriteError: the table cannot be written, or somebody else writes into it.
     """
-    from deltalake import CommitProperties, Transaction, write_deltalake
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
     from deltalake.exceptions import DeltaError
 
     counted = _Counted(rows, partition_by)
+    reader, folders = counted.reader(), [field.name for field in counted.folders]
     properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(notes)},
+        max_commit_retries=0,
         app_transactions=[Transaction(export_id, number)],
     )
     try:
-        write_deltalake(
-            place,
-            counted.reader(),
-            mode="append",
-            schema_mode="merge",
-            partition_by=[field.name for field in counted.folders] or None,
-            commit_properties=properties,
-        )
+        if not DeltaTable.is_deltatable(place):
+            DeltaTable.create(place, reader.schema, mode="ignore", partition_by=folders or None)
+        table = DeltaTable(place)
+        if is_there():
+            return 0
+        write_deltalake(table, reader, mode="append", schema_mode="merge", commit_properties=properties)
     except (OSError, DeltaError) as error:
         raise WriteError(f"{place}: {error}") from error
     return counted.row_count

@@ -142,7 +142,7 @@ class IncrementalExport:
         return self.added
 
     def new_bytes(self) -> int | None:
-        """Bytes of logs that a run would add; None where it has something else to do. Nothing is written.
+        """Bytes of logs that a run would add; None where only Spark can. Nothing is written.
 
         Raises:
             RefusedError: as `run`.
@@ -153,10 +153,12 @@ class IncrementalExport:
         if self._noted("export.json") and self._layout().by_text:
             return None
         planned = self._noted(f"plans/{self._next_number():010}.json")
-        if not planned and self.files.sizes(self._staging):
-            return None
         ranges = planned["ranges"] if planned else self._next_ranges()[0]
         return sum(high - low for low, high in ranges.values())
+
+    def has_leftovers(self) -> bool:
+        """True if a run that ended has left files that the next one moves into their places, or removes."""
+        return bool(self.files.sizes(self._staging))
 
     def _refuse_foreign(self) -> None:
         """Refuse a target with the lease of another run that replaces all of it."""

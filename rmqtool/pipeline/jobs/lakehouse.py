@@ -121,8 +121,11 @@ class LakeTable:
         """Add the rows of a batch to a Delta table without Spark, if they are not there yet; how many were added."""
         from rmqtool.pipeline.jobs.in_process import append_delta
 
-        if self._added_to_delta(number) is None:
-            append_delta(rows, self.partition_by, self.place, self.export_id, number, manifest)
+        def is_there() -> bool:
+            return self._added_to_delta(number) is not None
+
+        if not is_there():
+            append_delta(rows, self.partition_by, self.place, self.export_id, number, manifest, is_there)
         return self._added_to_delta(number) or 0
 
     def _added_to_delta(self, number: int) -> int | None:

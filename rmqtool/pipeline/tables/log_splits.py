@@ -55,7 +55,9 @@ class LogSplit:
         view: of this file, and of the next one where its time is asked for.
         store: as a person named it.
         size: of the file as it is listed.
-        more_follows: None where a later file is known to follow only by name: the files of a task tell.
+        more_follows: whether a later file holds data. None where one of `later` tells; False of a file that was only
+            preallocated when this was planned.
+        later: paths of the files after this one, which may be only preallocated; none where `more_follows`.
         data_bytes: of the range, as far as the file has bytes on the disk.
         log_bytes: what the files of the log take on the disk, which chooses the reader.
         record_crc: whether the newest file carries whole-record checksums; an older one may by itself.
@@ -79,6 +81,7 @@ class LogSplit:
     proof_bytes: int = PROOF_BYTES
     compiled: bool | None = None
     joins: bool = False
+    later: tuple[str, ...] = ()
     from_row: bool | None = None
 
 
@@ -141,13 +144,16 @@ def log_tasks(
             begin = end = 0
         if number >= newest and not from_row:
             begin = 0  # what follows the log's end is told only from the start of its last file
+        after = segments[number + 1 :] if number >= newest else ()
         following = segments[number + 1 : number + 2] if asks_for_time else ()
+        shown = {later.path: later.entry for later in (segment, *after, *following)}
         asked = LogSplit(
-            view_of_files(store.view, [segment.entry, *(later.entry for later in following)]),
+            view_of_files(store.view, list(shown.values())),
             store.view.label, segment.path, segment.start, segment.size, begin, end,
-            True if number < newest else None, min(end - begin, segment.entry.allocated_bytes), log_bytes, record_crc,
-            missing,
-            following[0].path if following else None, splitting.proof_bytes, from_row=from_row if begin else None,
+            True if number < newest else None if number == newest else False,
+            min(end - begin, segment.entry.allocated_bytes), log_bytes, record_crc, missing,
+            following[0].path if following else None, splitting.proof_bytes, later=tuple(one.path for one in after),
+            from_row=from_row if begin else None,
         )  # fmt: skip
         if number >= newest:
             last.append(asked)
@@ -165,21 +171,16 @@ def log_tasks(
 
 def read_task(task: LogTask, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
     """The record batches of a task; whatever is wrong with a file is a row."""
-    for split in _with_data(task):
+    for split in task:
+        if split.more_follows is False and not (may_hold_data(split.view.open, split.path) or _follows(split)):
+            break
         if _is_in_time(split, row_filters):
             yield from _read_split(split, schema, row_filters)
 
 
-def _with_data(task: LogTask) -> LogTask:
-    """The splits of a task up to the last one whose file holds data; zero files after it are only preallocated."""
-    last = -1
-    for number, split in enumerate(task):
-        if split.more_follows or number == 0 or may_hold_data(split.view.open, split.path):
-            last = number
-    return tuple(
-        replace(split, more_follows=bool(split.more_follows) or number < last)
-        for number, split in enumerate(task[: last + 1])
-    )
+def _follows(split: LogSplit) -> bool:
+    """True if a later file holds data, or cannot be read: what is at the end of this one is no end of the log."""
+    return bool(split.more_follows) or any(may_hold_data(split.view.open, path) for path in split.later)
 
 
 def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
@@ -197,7 +198,7 @@ def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilt
             yield columns.range_row(part.physical_offset, part.size, UNREADABLE, file_position=0)
         return
     try:
-        whole = Split(source, 0, source.size, part.physical_offset, bool(part.more_follows))
+        whole = Split(source, 0, source.size, part.physical_offset)
         yield from _scanned(part, whole, schema, file, row_filters)
     finally:
         source.close()
@@ -213,12 +214,15 @@ def _scanned(
         log_bytes=part.log_bytes,
     )
     end = whole.source.size if part.end >= part.size else part.end
+    if part.from_row is None or end >= whole.source.size:  # of a range inside a file, where all is good, nobody asks
+        whole = replace(whole, more_follows=_follows(part))
     columns = MessageBatches(schema, file)
     walk, damage = None, None
     if part.from_row is not None:
         walk = scan.walk(_from_before(part, whole, end))
         damage = yield from _good_rows(walk, part, columns, row_filters)
         if damage is not None:
+            whole = replace(whole, more_follows=_follows(part))
             row_filters = [*row_filters, RowFilter(from_physical_offset=damage)]
             columns = MessageBatches(schema, file)  # each walk has its own numbers of topics
     if walk is None or damage is not None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rmqtool.engine.rules.topic_names import Delivery, delivery_of
+from rmqtool.engine.rules.topic_names import RETRY_PREFIX, Delivery, delivery_of
 from rmqtool.findings.finding import TOMBSTONE_FINDING
 from rmqtool.formats import commitlog, properties
 from rmqtool.formats.commitlog import MESSAGE_MAGICS
@@ -76,6 +76,7 @@ _REAL_QUEUE_ID: Final[Mapping[Delivery, tuple[str, ...]]] = {
     Delivery.RETRY: (),
     Delivery.DEAD_LETTER: (),
 }
+_RETRY_TOPIC: Final = properties.RETRY_TOPIC
 _QUEUE_ID: Final = re.compile(r"\d{1,9}", re.ASCII)
 _MEANT_BY: Final[Mapping[str, tuple[tuple[str, pa.DataType], ...]]] = {
     "delivery": (),
@@ -298,8 +299,11 @@ class _Columns:
         maps = property_maps(self._pool, self._properties_at[at], lengths, fast=self._fast).to_pylist()
         told: list[Any] = []
         for number, pairs in zip(numbers[at].tolist(), maps, strict=True):
-            properties = dict(pairs)
-            told.append(next((properties[key] for key in keys[number] or () if key in properties), None))
+            named = dict(pairs)
+            text = next((named[key] for key in keys[number] or () if key in named), None)
+            if text is not None and text.startswith(RETRY_PREFIX):  # a retry that waits for its time
+                text = named.get(_RETRY_TOPIC, text)
+            told.append(text)
         if part == "real_queue_id":
             told = [int(text) if text is not None and _QUEUE_ID.fullmatch(text) else None for text in told]
             return pc.replace_with_mask(values, pa.array(is_told), pa.array(told, values.type))

@@ -85,14 +85,16 @@ def queue_tasks(
     store: Store, row_filters: Sequence[RowFilter], splitting: Splitting
 ) -> tuple[list[QueuesTask], list[LogTask], RowFilter]:
     """Tasks for the wanted queues, those for the log after the last record of all queues, and the filter of these."""
-    ends = [0]
+    last_units = [(0, 0)]
     for queue in store.queues.values():
         for segment in reversed(queue.segments):
             last = _last_unit(store.view, segment)
             if last is not None:
-                ends.append(sum(last))
+                last_units.append(last)
                 break
-    dispatched_end = max(ends)
+    # Of a unit that lies about its record nothing is believed.
+    told = (begin + size for begin, size in sorted(last_units, reverse=True) if _is_record(store, begin, size))
+    dispatched_end = next(told, store.log_start)
     groups: list[list[QueueName]] = [[]]
     room = UNITS_MAX
     for name, queue in store.queues.items():
@@ -121,6 +123,31 @@ def read_queues_task(task: QueuesTask, schema: pa.Schema, row_filters: Sequence[
     for name in task.names:
         if name in store.queues:
             yield from _QueueWalk(store, name, schema, row_filters, task.dispatched_end, record_crc).batches()
+
+
+def _is_record(store: Store, begin: int, size: int) -> bool:
+    """True if a good message of a size begins at a physical offset, and says so."""
+    segment = store.segment_at(begin)
+    if segment is None or not commitlog.RECORD_SIZE_MIN <= size <= segment.end - begin:
+        return False
+    try:
+        with closing(store.view.open(segment.path)) as source:
+            record = read_range(source, begin - segment.start, size)
+    except UnreadableError:
+        return False
+    row = _judged(record, begin, size, TopicTable(), record_crc=False)
+    return row is not None and row.own_offset == begin
+
+
+def _judged(record: bytes, begin: int, size: int, topics: TopicTable, *, record_crc: bool) -> Row | None:
+    """The row of a good message of a size; None where the bytes are anything else."""
+    if len(record) < size:
+        return None
+    verdict, length, magic = judge_frame(record, size)
+    if verdict != Verdict.GOOD or length != size or magic not in MESSAGE_MAGICS:
+        return None
+    row = judge_record(memoryview(record), begin, topics, parse_delay_levels(), record_crc)
+    return row if row.verdict == Verdict.GOOD else None
 
 
 def _wants(row_filters: Sequence[RowFilter], name: QueueName) -> bool:
@@ -158,30 +185,37 @@ class _QueueWalk:
     _source: ByteSource | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """The record batches of the queue, up to the last record that was dispatched when the task was planned."""
         low = max(self.store.log_start, *(one.offsets[0] for one in self.row_filters))
-        high = min(one.offsets[1] for one in self.row_filters)
+        high = min(self.dispatched_end, *(one.offsets[1] for one in self.row_filters))
         agreed = low  # end of the last record that its unit names
         # A queue of which a broker has removed files begins with units of removed records.
-        is_in_doubt = self.store.queues[self.name].segments[0].start > 0
+        segments = self.store.queues[self.name].segments
+        is_in_doubt = bool(segments) and segments[0].start > 0
+        before: tuple[int, int, int] | None = None  # the last unit of a record below `low`
         try:
             for unit in self._units():
                 if unit is None:
                     is_in_doubt = True
                     continue
                 queue_offset, begin, size = unit
-                if begin + size <= low:  # expired, or not asked for
-                    is_in_doubt = False
+                if agreed == low and begin >= 0 and size > 0 and begin + size <= low:
+                    is_in_doubt = before is not None and begin < before[1]
+                    before = unit
                     continue
-                if begin >= high:
-                    break
+                if before is not None:  # one that lies about a record further on would be the last of them
+                    is_in_doubt |= before[1] >= self.store.log_start and self._record(*before) is None
+                    before = None
                 row_and_bytes = self._record(queue_offset, begin, size) if begin >= agreed else None
                 if row_and_bytes is None:
-                    is_in_doubt = is_in_doubt or begin >= low
+                    is_in_doubt = True
                     continue
                 if is_in_doubt:
                     yield from self._gathered()
-                    yield from self._in_log(agreed, begin)
+                    yield from self._in_log(agreed, min(begin, high))
                     is_in_doubt = False
+                if begin >= high:
+                    break
                 row, record = row_and_bytes
                 self._rows.append(row)
                 self._starts.append(len(self._bytes))
@@ -191,7 +225,7 @@ class _QueueWalk:
                     yield from self._gathered()
             yield from self._gathered()
             if is_in_doubt:
-                yield from self._in_log(agreed, min(high, self.dispatched_end))
+                yield from self._in_log(agreed, high)
         finally:
             if self._source is not None:
                 self._source.close()
@@ -200,6 +234,7 @@ class _QueueWalk:
         """Queue offset, physical offset and size of each unit; None where units should be and are none."""
         segments = self.store.queues[self.name].segments
         expected: int | None = None
+        has_begun = False
         for number, segment in enumerate(segments):
             if expected is not None and segment.start != expected:
                 yield None
@@ -222,7 +257,10 @@ class _QueueWalk:
                     places = zip(units["physical_offset"].tolist(), units["record_size"].tolist(), strict=True)
                     for at, ((begin, size), fills) in enumerate(zip(places, is_filler.tolist(), strict=True)):
                         if not fills:
+                            has_begun = True
                             yield first + at, begin, size
+                        elif has_begun:
+                            yield None  # only before the first message a queue is filled up
 
     def _ends_data(self, later: Sequence[Segment]) -> bool:
         return not any(may_hold_data(self.store.view.open, segment.path) for segment in reversed(later))
@@ -240,13 +278,8 @@ class _QueueWalk:
             record = read_range(self._source, begin - segment.start, size)
         except UnreadableError:
             return None
-        if len(record) < size:
-            return None
-        verdict, length, magic = judge_frame(record, size)
-        if verdict != Verdict.GOOD or length != size or magic not in MESSAGE_MAGICS:
-            return None
-        row = judge_record(memoryview(record), begin, self._topics, parse_delay_levels(), self.record_crc)
-        if row.verdict != Verdict.GOOD:
+        row = _judged(record, begin, size, self._topics, record_crc=self.record_crc)
+        if row is None:
             return None
         place = decode_java_utf8(self._topics.names[row.topic_number]), row.queue_id, row.queue_offset
         return (row, record) if place == (*self.name, queue_offset) else None
