@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import rmqtool
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UsageError
+from rmqtool.pipeline.source import FrameWriter
 from rmqtool.pipeline.store_sink import SinkOptions, write_store
 from tests.commands.transcripts import rmqtool as command
 from tests.conftest import Unpacked
@@ -91,6 +94,31 @@ def test_what_is_no_message_is_refused_and_nothing_stays(golden: Unpacked, tmp_p
         assert not (tmp_path / "store").exists()
     assert write_store([], tmp_path / "store", SinkOptions()) is None
     assert not (tmp_path / "store").exists()
+
+
+def test_what_would_be_lost_is_refused(tmp_path: Path) -> None:
+    wrong: list[tuple[dict[str, list[Any]], str]] = [
+        ({"topic": ["a"], "body": [None]}, "no body"),
+        ({"topic": ["a", "a"], "body": [b"1", b"2"], "queue_offset": [0, 0]}, "comes again"),
+        ({"topic": ["a"], "body": [b"1"], "queue_id": [-1]}, "less than 0"),
+        ({"topic": ["a"], "body": [b"1"], "type": ["stale"]}, "of type stale"),
+        ({"topic": ["a" * 200], "body": [b"1"]}, "more than a record of version 1"),
+    ]
+    for columns, said in wrong:
+        with pytest.raises(UsageError, match=said):
+            write_store(pa.table(columns).to_batches(), tmp_path / "store", SinkOptions(rules=rules_for("4.9.7")))
+        assert not (tmp_path / "store").exists()
+
+
+def test_a_save_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    writer = FrameWriter(tmp_path / "store", SinkOptions(1 << 20))
+    batches = pa.table({"topic": ["a"], "body": [b"1"]}).to_batches()
+    written = [writer.write(iter(batches)) for _ in range(2)]
+    lost = replace(written[1], path=tmp_path / "gone")
+    with pytest.raises(FileNotFoundError):
+        writer.commit([written[0], lost])
+    writer.abort([])
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.spark

@@ -15,7 +15,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
+from benchmarks import stores
 from benchmarks.logs import record
+from rmqtool.engine.append.open_writer import new_store
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.log_position import END_BLOCK_SIZE, Position, flushed_end, readable_end
 from rmqtool.errors import DataLossError
 from rmqtool.pipeline.stream import LogStream
@@ -203,6 +207,52 @@ def test_a_log_that_was_cut_is_read_again_near_the_cut(golden_copy: Unpacked, tm
     assert again == [place for place in places(dump_rows(path)) if place >= rows[0]["physical_offset"]]
     assert kept[-1] - again[0] < 16_384, "no more than a file is read twice"
     assert reading.batch() == []
+
+
+def written(path: Path, *counts: tuple[int, int]) -> Path:
+    """A store of small files with ranges of numbered messages: first number, and how many."""
+    shutil.rmtree(path, ignore_errors=True)
+    config = WriterConfig(commitlog_file_size=32 << 10)
+    with new_store(path, rules_for(stores.VERSION), config, lambda: stores.FIRST_STORE_TIMESTAMP_MS) as writer:
+        for first, count in counts:
+            writer.put_columns(stores.columns(first, count, 350, 2))
+        writer.close(crash=True)
+    (path / "checkpoint").unlink()
+    (path / "abort").unlink(missing_ok=True)
+    return path
+
+
+@pytest.mark.parametrize("most", [None, 1])
+def test_a_log_that_was_put_back_and_grew_past_a_file_is_read_again(tmp_path: Path, most: int | None) -> None:
+    """At the end of a file are zeros in either log."""
+    path = written(tmp_path / "store", (0, 200))
+    reading = Reading(path, failOnDataLoss="false")
+    if most is None:
+        reading.batch()
+    else:  # so that the stream stops where a file ends
+        while reading.batch(most) and reading_offset(reading, path) < 32 << 10:
+            pass
+    written(path, (0, 50), (1000, 300))
+    reading.restart()
+    rows = reading.batch()
+    assert rows[0]["finding"] == "commitlog.replaced"
+    assert places(rows[1:])[-1] == places(dump_rows(path))[-1]
+    assert rows[0]["physical_offset"] <= places(dump_rows(path))[50]
+
+
+def reading_offset(reading: Reading, path: Path) -> int:
+    return int(json.loads(reading.checkpoint)[str(path)]["physical_offset"])
+
+
+def test_a_log_whose_disk_is_away_is_waited_for(golden_copy: Unpacked, tmp_path: Path) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    for loss in ("true", "false"):
+        reading = Reading(path, failOnDataLoss=loss)
+        assert reading.batch()
+        (path / "commitlog").rename(tmp_path / "away")
+        assert [row["finding"] for row in reading.batch()] == ["store.unreadable"]
+        (tmp_path / "away").rename(path / "commitlog")
+        assert reading.batch() == []
 
 
 def both(golden_copy: Unpacked, **options: str) -> tuple[Path, Path, Reading]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from rmqtool import open as rmqtool_open
 from rmqtool.errors import WriteError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.jobs import in_process
-from rmqtool.pipeline.jobs.in_process import _time_folder, can_write
+from rmqtool.pipeline.jobs.in_process import _time_folder, append_delta, can_write
 from rmqtool.pipeline.jobs.target_files import LocalFiles
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
@@ -65,6 +67,34 @@ def test_rows_are_added_once_however_a_run_ends(
         assert here(*line).code == 4
     assert here(*line).code == 0
     assert offsets_in(target / "messages") == places(store)
+
+
+def test_files_that_a_kill_left_are_moved_without_spark(
+    here: Any, golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+
+    def move(files: LocalFiles, source: str, place: str) -> None:
+        raise WriteError("killed before the files are moved")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "move", move)
+        assert here(store, "--to", target).code == 4
+    assert here(store, "--to", target).code == 0
+    assert offsets_in(target / "messages") == places(store)
+
+
+def test_nothing_is_added_to_a_delta_table_that_grew_meanwhile(golden: Unpacked, tmp_path: Path) -> None:
+    """Another run broke the lease of this one, and has committed the batch."""
+    rows = rmqtool_open(golden("5.5.0-clean-basic")).messages(["physical_offset", "topic"]).read_all()
+
+    def append(number: int, is_there: Callable[[], bool] = lambda: False) -> int:
+        return append_delta(rows.to_reader(), (), str(tmp_path / "table"), "export", number, {}, is_there)
+
+    for number in (0, 1):  # of a new table, and of one that is there
+        with pytest.raises(WriteError):
+            append(number, lambda number=number: append(number) < 0)  # type: ignore[misc]
+        assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table().num_rows == rows.num_rows * (number + 1)
 
 
 @pytest.mark.parametrize("words", [("--profile", "full"), ("--table", "business_messages")])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from struct import Struct
 from typing import Any
 
 import pytest
@@ -120,3 +121,71 @@ def test_of_a_rare_topic_little_is_read(tmp_path: Path) -> None:
     asked = sum(row["size"] for row in rows)
     assert whole > log_bytes * 0.9
     assert READS.byte_count - read < 1.5 * asked + WINDOW < log_bytes / 4
+
+
+UNIT = Struct(">qiq")
+
+
+def small_store(folder: Path) -> tuple[Path, Path]:
+    """A store of two topics, and the first queue file of one."""
+    store = folder / "store"
+    write_store(store, 400, 200, 32 << 10, topic_count=2)
+    (store / "abort").unlink(missing_ok=True)
+    return store, next((store / "consumequeue/TopicTest0/0").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("unit", "options"),
+    [
+        (lambda begin, size, code: (begin - (1 << 63), size, code), {}),
+        (lambda begin, size, code: (begin | 1 << 50, size, code), {"to_offset": str(1 << 40)}),
+        (lambda begin, size, code: (begin | 1 << 50, size, code), {}),
+        (lambda _begin, _size, code: (5, 100, code), {"from_offset": "1000"}),
+        (lambda begin, size, code: (begin, -size - (1 << 30), code), {}),
+        (lambda *_: (0, 0x7FFFFFFF, 0), {}),
+    ],
+    ids=["negative", "far, with an end", "far", "expired", "negative size", "filler"],
+)
+def test_a_unit_that_lies_hides_no_message(tmp_path: Path, unit: Any, options: dict[str, str]) -> None:
+    store, queue = small_store(tmp_path)
+    raw = bytearray(queue.read_bytes())
+    UNIT.pack_into(raw, 10 * UNIT.size, *unit(*UNIT.unpack_from(raw, 10 * UNIT.size)))
+    queue.write_bytes(raw)
+    asked = {"topics": "TopicTest0", "queue_ids": "0", **options}
+    expected, found = rows_of(store, **asked)[0], rows_of(store, through="queues", **asked)[0]
+    assert [row for row in found if row["type"] == "message"] == [row for row in expected if row["type"] == "message"]
+
+
+def test_a_last_unit_that_lies_hides_nothing_behind_all_queues(tmp_path: Path) -> None:
+    store, _ = small_store(tmp_path)
+    other = next((store / "consumequeue/TopicTest1/3").iterdir())
+    raw = bytearray(other.read_bytes())
+    at = len(raw.rstrip(b"\0")) // UNIT.size * UNIT.size
+    begin, size, code = UNIT.unpack_from(raw, at)
+    UNIT.pack_into(raw, at, begin | 1 << 50, size, code)
+    other.write_bytes(raw)
+    queue = next((store / "consumequeue/TopicTest0/0").iterdir())
+    dispatched = bytearray(queue.read_bytes())
+    dispatched[20 * UNIT.size :] = bytes(len(dispatched) - 20 * UNIT.size)
+    queue.write_bytes(dispatched)
+    table = table_of(SourceOptions.parse({"path": str(store), "topics": "TopicTest0", "through": "queues"}))
+    tasks = [part for part in parts(table) if isinstance(part, QueuesTask)]
+    assert {task.dispatched_end < 1 << 40 for task in tasks} == {True}
+
+
+def test_what_is_dispatched_after_the_plan_is_read_once(tmp_path: Path) -> None:
+    store, queue = small_store(tmp_path)
+    whole = queue.read_bytes()
+    asked = {"path": str(store), "topics": "TopicTest0", "through": "queues", "columns": "physical_offset,type"}
+    files = [path for folder in ("TopicTest0", "TopicTest1") for path in (store / "consumequeue" / folder).rglob("0*")]
+    contents = {path: path.read_bytes() for path in files if path.is_file()}
+    for path, content in contents.items():
+        path.write_bytes(content[: 10 * UNIT.size].ljust(len(content), b"\0"))
+    table = table_of(SourceOptions.parse(asked))
+    planned = parts(table)
+    for path, content in contents.items():
+        path.write_bytes(content)
+    assert queue.read_bytes() == whole
+    rows = [row for part in planned for batch in read_part(table, part) for row in batch.to_pylist()]
+    places = [row["physical_offset"] for row in rows if row["type"] == "message"]
+    assert len(places) == len(set(places)) == 200
