@@ -16,7 +16,7 @@ from tests.sources import Source, package_imports, project_sources, source
 
 PACKAGE = Path(__file__).resolve().parent.parent / "rmqtool"
 
-LINES_MAX = 69_610
+LINES_MAX = 69_630
 SHORT_FUNCTION_LINES = 4
 SHORT_FUNCTIONS_MAX = 1_200
 """Every third: in fourteen packages that this environment installs (mypy, rich, fsspec, textual, pyiceberg and others)
