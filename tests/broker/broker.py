@@ -304,7 +304,7 @@ class OpenStore:
         if not self.over:
             self.shutdown()
 
-    def _ask(self, op: str, timeout_seconds: float = 60, **fields: Any) -> Answer:
+    def _ask(self, op: str, timeout_seconds: float = 300, **fields: Any) -> Answer:
         return self._judge.program.ask(op, timeout_seconds, store=self._name, **fields)
 
     def _noted(self, answer: Answer) -> Answer:

@@ -106,7 +106,7 @@ class MirroredBroker:
         """Let the mirror copy the rest, and stop both."""
         assert self.mirror is not None
         self.mirror.terminate()
-        out, errors = self.mirror.communicate(timeout=60)
+        out, errors = self.mirror.communicate(timeout=600)
         assert self.mirror.returncode in (0, 4, -signal.SIGTERM), (out, errors)
         last = rmqtool(*self.options("--until", "now"))
         out, errors = last.communicate(timeout=120)

@@ -36,7 +36,7 @@ class JavaProgram:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def ask(self, op: str, timeout_seconds: float = 60, **fields: Any) -> dict[str, Any]:
+    def ask(self, op: str, timeout_seconds: float = 300, **fields: Any) -> dict[str, Any]:
         """Send one request and wait for its answer.
 
         Raises JudgeError, with the end of the program's log, when there is none or when it is an error.
@@ -65,7 +65,7 @@ class JavaProgram:
             raise JudgeError(f"{self._name} failed in {op}: {answer['error']}" + self._log_tail())
         return answer
 
-    def wait_end(self, timeout_seconds: float = 20) -> None:
+    def wait_end(self, timeout_seconds: float = 300) -> None:
         """Wait for a program that was told to end."""
         if self._process is not None:
             self._process.wait(timeout_seconds)

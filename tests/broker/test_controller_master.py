@@ -29,7 +29,7 @@ def test_a_master_in_controller_mode_is_refused_by_name(tmp_path: Path, version:
         mirror = rmqtool("mirror", f"127.0.0.1:{port}", str(tmp_path / "copy"), "--until", "now")
         _, errors = mirror.communicate(timeout=120)
     finally:
-        master.communicate("\n", timeout=60)
+        master.communicate("\n", timeout=600)
     assert mirror.returncode == 4
     assert "enableControllerMode" in errors
     assert list((tmp_path / "copy" / "commitlog").glob("*")) == []

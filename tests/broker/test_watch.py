@@ -126,7 +126,7 @@ def test_minutes_of_load_with_kills_beside_the_command(tmp_path: Path, version: 
 
     def stop(watch: subprocess.Popen[str], how: signal.Signals) -> None:
         watch.send_signal(how)
-        out, errors = watch.communicate(timeout=60)
+        out, errors = watch.communicate(timeout=600)
         assert watch.returncode in (0, -signal.SIGKILL), (out, errors)
         rows.extend(json.loads(line) for line in out.splitlines())
 
