@@ -171,19 +171,28 @@ def log_tasks(
 
 def read_task(task: LogTask, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
     """The record batches of a task; whatever is wrong with a file is a row."""
+    known: dict[str, bool] = {}
     for split in task:
-        if split.more_follows is False and not (may_hold_data(split.view.open, split.path) or _follows(split)):
+        if split.more_follows is False and not (_holds_data(split, split.path, known) or _follows(split, known)):
             break
         if _is_in_time(split, row_filters):
-            yield from _read_split(split, schema, row_filters)
+            yield from _read_split(split, schema, row_filters, known)
 
 
-def _follows(split: LogSplit) -> bool:
+def _holds_data(split: LogSplit, path: str, known: dict[str, bool]) -> bool:
+    if path not in known:
+        known[path] = may_hold_data(split.view.open, path)
+    return known[path]
+
+
+def _follows(split: LogSplit, known: dict[str, bool]) -> bool:
     """True if a later file holds data, or cannot be read: what is at the end of this one is no end of the log."""
-    return bool(split.more_follows) or any(may_hold_data(split.view.open, path) for path in split.later)
+    return bool(split.more_follows) or any(_holds_data(split, path, known) for path in split.later)
 
 
-def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+def _read_split(
+    part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilter], known: dict[str, bool]
+) -> Iterator[pa.RecordBatch]:
     file = SourceFile(part.store, part.path)
     if part.missing is not None:
         path, physical_offset, size = part.missing
@@ -199,13 +208,18 @@ def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilt
         return
     try:
         whole = Split(source, 0, source.size, part.physical_offset)
-        yield from _scanned(part, whole, schema, file, row_filters)
+        yield from _scanned(part, whole, schema, file, row_filters, known)
     finally:
         source.close()
 
 
 def _scanned(
-    part: LogSplit, whole: Split, schema: pa.Schema, file: SourceFile, row_filters: Sequence[RowFilter]
+    part: LogSplit,
+    whole: Split,
+    schema: pa.Schema,
+    file: SourceFile,
+    row_filters: Sequence[RowFilter],
+    known: dict[str, bool],
 ) -> Iterator[pa.RecordBatch]:
     scan = ScanOptions(
         record_crc=part.record_crc or carries_record_crc([whole]),
@@ -215,14 +229,14 @@ def _scanned(
     )
     end = whole.source.size if part.end >= part.size else part.end
     if part.from_row is None or end >= whole.source.size:  # of a range inside a file, where all is good, nobody asks
-        whole = replace(whole, more_follows=_follows(part))
+        whole = replace(whole, more_follows=_follows(part, known))
     columns = MessageBatches(schema, file)
     walk, damage = None, None
     if part.from_row is not None:
         walk = scan.walk(_from_before(part, whole, end))
         damage = yield from _good_rows(walk, part, columns, row_filters)
         if damage is not None:
-            whole = replace(whole, more_follows=_follows(part))
+            whole = replace(whole, more_follows=_follows(part, known))
             row_filters = [*row_filters, RowFilter(from_physical_offset=damage)]
             columns = MessageBatches(schema, file)  # each walk has its own numbers of topics
     if walk is None or damage is not None:
