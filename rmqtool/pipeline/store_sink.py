@@ -275,6 +275,8 @@ class _Appender:
         offsets = []
         given = rows.column("queue_offset", None)
         for topic, queue_id, queue_offset in zip(topics, queue_ids, given, strict=True):
+            if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
+                raise UsageError(f"topic {topic!r}: no queue can have a directory of this name")
             following = self._next.get((topic, queue_id), 0)
             offset = following if queue_offset is None else queue_offset
             is_again = offset == 0 and rows.physical_offsets is not None  # of a topic that was deleted and used again

@@ -102,6 +102,8 @@ def test_what_would_be_lost_is_refused(tmp_path: Path) -> None:
         ({"topic": ["a", "a"], "body": [b"1", b"2"], "queue_offset": [0, 0]}, "comes again"),
         ({"topic": ["a"], "body": [b"1"], "queue_id": [-1]}, "less than 0"),
         ({"topic": ["a"], "body": [b"1"], "type": ["stale"]}, "of type stale"),
+        ({"topic": ["../../a"], "body": [b"1"]}, "no queue can have"),
+        ({"topic": [""], "body": [b"1"]}, "no queue can have"),
         ({"topic": ["a" * 200], "body": [b"1"]}, "more than a record of version 1"),
     ]
     for columns, said in wrong:

@@ -244,7 +244,8 @@ class IncrementalExport:
             message = what_is_lost(store, known)
             if message is not None:
                 self._lost(label, message)
-                known = position_before_cut(store, known)
+                if store.commitlog:  # else its disk may be away: the position is kept until it is back
+                    known = position_before_cut(store, known)
             begin = known
         low = begin.physical_offset
         end, self.unflushed[label] = readable_end(store, known)

@@ -2,9 +2,9 @@
 
 The rows of all parts together are those of `dump`, in its order. Parts are cut at any byte; `scan.log.first_row_from`
 finds where each begins. Of a file in which a range of offsets begins or ends only that range is read while all in it is
-good: what lies around damage is told by the walk over the whole file. Planning reads the first bytes of the last files
-only, from the end back to one that holds data: that one and the files after it, which are only preallocated, are one
-task, for what is after the log's end is told only from its start.
+good; around damage only a walk over the whole file finds where records begin. Planning reads the first bytes of the
+last files only, from the end back to one that holds data: that one and the files after it, which are only preallocated, are one
+task, because only a walk from its start shows where the log ends.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def log_tasks(
                 continue
             begin = end = 0
         if number >= newest and not from_row:
-            begin = 0  # what follows the log's end is told only from the start of its last file
+            begin = 0  # only a walk from the start of its last file shows where the log ends
         after = segments[number + 1 :] if number >= newest else ()
         following = segments[number + 1 : number + 2] if asks_for_time else ()
         shown = {later.path: later.entry for later in (segment, *after, *following)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,21 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Any:
     return ran
 
 
+@contextmanager
+def killed_before_notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A run ends before it notes its batch, when the rows of it are there."""
+    real_create = LocalFiles.create
+
+    def create(files: LocalFiles, place: str, text: str) -> bool:
+        if "/batches/" in place:
+            raise WriteError("killed before the manifest")
+        return real_create(files, place, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "create", create)
+        yield
+
+
 def places(store: Path) -> list[int]:
     return [row["physical_offset"] for row in dump_rows(store)]
 
@@ -55,15 +71,7 @@ def test_rows_are_added_once_however_a_run_ends(
     )
     assert json.loads(here(*line).out)["rows"] == 0
     grow(store)
-    real_create = LocalFiles.create
-
-    def create(files: LocalFiles, place: str, text: str) -> bool:
-        if "/batches/" in place:
-            raise WriteError("killed before the manifest")
-        return real_create(files, place, text)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalFiles, "create", create)
+    with killed_before_notes(monkeypatch):
         assert here(*line).code == 4
     assert here(*line).code == 0
     assert offsets_in(target / "messages") == places(store)
@@ -109,15 +117,7 @@ def test_a_delta_table_grows_once(
     rows = DeltaTable(table).to_pyarrow_table()
     assert rows.num_rows == json.loads(first.out)["rows"]
     grow(store)
-    real_create = LocalFiles.create
-
-    def create(files: LocalFiles, place: str, text: str) -> bool:
-        if "/batches/" in place:
-            raise WriteError("killed after the commit")
-        return real_create(files, place, text)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalFiles, "create", create)
+    with killed_before_notes(monkeypatch):
         assert here(*line).code == 4
     again = here(*line)
     assert (again.code, json.loads(again.out)["rows"]) == (0, 5)
