@@ -3,8 +3,8 @@
 The rows of all parts together are those of `dump`, in its order. Parts are cut at any byte; `scan.log.first_row_from`
 finds where each begins. Of a file in which a range of offsets begins or ends only that range is read while all in it is
 good; around damage only a walk over the whole file finds where records begin. Planning reads the first bytes of the
-last files only, from the end back to one that holds data: that one and the files after it, which are only preallocated, are one
-task, because only a walk from its start shows where the log ends.
+last files only, from the end back to one that holds data. That one and the files after it, which are only
+preallocated, are one task, because only a walk from its start shows where the log ends.
 """
 
 from __future__ import annotations
