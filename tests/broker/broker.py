@@ -63,12 +63,12 @@ class Judge:
         and the report has no `served`.
         """
         store = self.open(directory, config, topics)
-        report = dict(store.opened)
+        report = _Report(store.opened)
         if store.serving:
             if store.has_group:
                 store.wait_committed()
             report["served"] = store.read(**read)
-        report |= store.shutdown()
+        report.update(store.shutdown())
         report["filesAfter"] = changes(store.before, snapshot(directory))
         return report
 
@@ -311,6 +311,14 @@ class OpenStore:
         if answer["stuck"]:
             self._judge._was_stuck()
         return answer
+
+
+class _Report(dict[str, Any]):
+    """Where something is asked for that a broker that did not start cannot tell, says why it did not start."""
+
+    def __missing__(self, key: str) -> Any:
+        trouble = {name: self.get(name) for name in ("load", "loadTrouble", "startTrouble", "filesAfter")}
+        raise KeyError(key, trouble)
 
 
 def _encoded(message: Message) -> Answer:

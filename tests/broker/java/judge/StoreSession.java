@@ -8,6 +8,7 @@ import java.lang.reflect.Field;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.Collection;
+import java.util.Map;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.common.MQVersion;
@@ -102,9 +103,21 @@ final class StoreSession {
             }
             answers.add(answer);
         }
+        waitAllocated();
         JsonObject answer = new JsonObject();
         answer.add("answers", answers);
         return answer;
+    }
+
+    /** Waits for the file being made ahead: a process that ends before it has its length leaves an empty one (4.9 refuses it). */
+    private void waitAllocated() throws Exception {
+        Map<?, ?> requests = (Map<?, ?>) Reflect.field(Reflect.field(store, "allocateMappedFileService"), "requestTable");
+        long deadline = System.currentTimeMillis() + DISPATCH_TIMEOUT_MS;
+        for (Object request : requests.values()) {
+            while (Reflect.field(request, "mappedFile") == null && System.currentTimeMillis() < deadline) {
+                Thread.sleep(2);
+            }
+        }
     }
 
     /** Puts the same message over and over, and says how long the real store takes for it. */
