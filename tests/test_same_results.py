@@ -7,13 +7,17 @@ from unittest.mock import patch
 
 import pytest
 
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import damage_store
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.scan import compiled
 from rmqtool.scan.row_cache import RowCache
 from rmqtool.scan.walk import PlainReader
 from tests.broker.toolchain import require_tools
 from tests.commands.transcripts import rmqtool
 from tests.golden_stores import FOLDER, SUFFIX
-from tests.same_results import damaged, differences, fast, golden, judged, plain
+from tests.same_results import damaged, differences, fast, golden, judged, plain, small
 
 NAMES = sorted(path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{SUFFIX}"))
 DAMAGED, JUDGED = 450, 275
@@ -21,6 +25,17 @@ DAMAGED, JUDGED = 450, 275
 
 def test_a_damaged_store_gets_the_same_results(tmp_path: Path) -> None:
     assert [str(each) for sample in damaged(1, 2, tmp_path) for each in differences(sample)] == []
+
+
+def test_a_stale_tail_is_one_finding_in_however_many_chunks(tmp_path: Path) -> None:
+    store, recipe = tmp_path / "store", RECIPES["timer"]
+    make_store(recipe, store, "5.5.0")
+    damage_store(DAMAGES["log-stale-tail"], store, 47, recipe.conf.settings())
+    line = ("verify", "--format", "json", store)
+    expected = rmqtool(*line)
+    with small():
+        assert rmqtool(*line) == expected
+    assert expected.out.count('"id": "commitlog.stale-tail"') == 1
 
 
 def test_the_ways_of_reading_differ(tmp_path: Path) -> None:

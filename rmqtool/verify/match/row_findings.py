@@ -82,6 +82,23 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
     return findings
 
 
+def joined_tails(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings with one for each stale tail, however many chunks it was read in."""
+    joined: list[Finding] = []
+    last = None
+    for each in findings:
+        if each.id == FINDING_IDS[Verdict.STALE]:
+            if last is not None:
+                before = joined[last]
+                length = before.length or 0
+                if (before.physical_offset or 0) + length == each.physical_offset:
+                    joined[last] = replace(before, length=length + (each.length or 0), count=before.count + each.count)
+                    continue
+            last = len(joined)
+        joined.append(each)
+    return joined
+
+
 def _of_message(
     context: VerifyContext, lookup: RowsLookup, number: int, kind: str, text: str, **details: Any
 ) -> Finding:

@@ -30,7 +30,7 @@ from rmqtool.scan.walk import Walk
 from rmqtool.verify.match.index_match import IndexMatch
 from rmqtool.verify.match.log_chunk import LogChunk, RowsLookup
 from rmqtool.verify.match.queue_match import QueueFindings, QueueMatch
-from rmqtool.verify.match.row_findings import batch_offset_findings, row_findings, time_findings
+from rmqtool.verify.match.row_findings import batch_offset_findings, joined_tails, row_findings, time_findings
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.result import SplitResult, append_keys, merge
 
@@ -65,6 +65,7 @@ def check_part(walk: Walk, context: VerifyContext, path: str) -> PartResult:
         if chunk.extractor.is_full:
             _compare_chunk(walk, context, chunk, result, of_queues, of_second)
     _compare_chunk(walk, context, chunk, result, of_queues, of_second)
+    result.findings = joined_tails(result.findings)
     result.findings += of_queues.all
     if context.second is not None and context.store.second_database is not None:
         directory = context.store.second_database.directory  # what is wrong with records, the other queues say
