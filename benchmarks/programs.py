@@ -1,4 +1,7 @@
-"""Programs that benchmarks run as processes of their own."""
+"""Programs that benchmarks run as processes of their own, and what this process has read."""
+
+import re
+from pathlib import Path
 
 COUNTED = """
 import re, sys
@@ -88,3 +91,10 @@ with TemporaryDirectory(dir=sys.argv[2]) as name:
                 digest_of(source, 0, source.size)
 """
 """What `rebuild --yes` takes without its check, its forecasts and its plan: it builds, and reads back what it wrote."""
+
+
+def disk_bytes_read() -> int:
+    """Bytes that this process has had read from the disk, not from the page cache."""
+    found = re.search("^read_bytes: (.+)", Path("/proc/self/io").read_text("ascii"), re.MULTILINE)
+    assert found
+    return int(found[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
@@ -52,7 +52,7 @@ _TEXTS: Final = {
 
 def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
     """Findings about the rows of a chunk; `lost` has by number of a damaged row the messages that queues have in it."""
-    findings = _damage(context, walk, lookup, lost)
+    findings = joined_tails(_damage(context, walk, lookup, lost))
     rows, messages, rules = lookup.rows, lookup.messages, context.rules
     unknown = []
     if not rules.reads_v2:
@@ -83,19 +83,19 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
 
 
 def joined_tails(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings with one for each stale tail, however many chunks it was read in."""
+    """Findings with one for each stale tail, however many rows and chunks it was read in."""
     joined: list[Finding] = []
-    last = None
-    for each in findings:
-        if each.id == FINDING_IDS[Verdict.STALE]:
-            if last is not None:
-                before = joined[last]
-                length = before.length or 0
-                if (before.physical_offset or 0) + length == each.physical_offset:
-                    joined[last] = replace(before, length=length + (each.length or 0), count=before.count + each.count)
-                    continue
-            last = len(joined)
-        joined.append(each)
+    tail = -1
+    for piece in findings:
+        if piece.id == FINDING_IDS[Verdict.STALE]:
+            last = joined[tail] if tail >= 0 else piece
+            length = last.length or 0
+            if (last.physical_offset or 0) + length == piece.physical_offset:
+                count = last.count + piece.count
+                joined[tail] = replace(last, length=length + (piece.length or 0), count=count)
+                continue
+            tail = len(joined)
+        joined.append(piece)
     return joined
 
 
@@ -170,10 +170,8 @@ def _is_damaged_time(time_ms: int, earlier_ms: int, later_ms: int) -> bool:
     )
 
 
-def _damage(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
-    findings: list[Finding] = []
-    rows = lookup.rows
-    stale_until, flips_left = -1, FLIPS_MAX
+def _damage(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> Iterator[Finding]:
+    rows, flips_left = lookup.rows, FLIPS_MAX
     for number in np.flatnonzero(~lookup.good).tolist():
         row = rows[number]
         verdict = Verdict(int(row["verdict"]))
@@ -187,19 +185,11 @@ def _damage(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[i
         if names:
             more = f" and {len(names) - LOST_NAMED} more" if len(names) > LOST_NAMED else ""
             text += f"; the queues know of {', '.join(names[:LOST_NAMED])}{more}"
-        if verdict == Verdict.STALE:
-            is_next = row["physical_offset"] == stale_until
-            stale_until = int(row["physical_offset"] + row["size"])
-            if is_next:
-                last = findings[-1]
-                findings[-1] = replace(last, length=(last.length or 0) + int(row["size"]), count=last.count + 1)
-                continue
         details: dict[str, Any] = {"count": max(1, len(names))}
         if verdict == Verdict.BODY_CRC_MISMATCH and flips_left:
             flips_left -= 1
             details |= _flip(walk, row)
-        findings.append(_at(context, FINDING_IDS[verdict], row, text, **details))
-    return findings
+        yield _at(context, FINDING_IDS[verdict], row, text, **details)
 
 
 def _flip(walk: Walk, row: Any) -> dict[str, Any]:
