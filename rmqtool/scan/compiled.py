@@ -71,15 +71,14 @@ def is_worth(count: int, least: int) -> bool:
 
 
 class CompiledReader:
-    """A `walk.Reader` with a compiled kernel. One object serves one split; its batches share one array of rows."""
+    """A `walk.Reader` with a compiled kernel. One object serves one walk at a time; its batches share their rows."""
 
     def __init__(self) -> None:
         import numpy
 
         self._kernel, self._checksum = load_kernel(), checksum_function()
         self._rows = numpy.zeros(ROWS_MAX, row_dtype())
-        self._topics = _KernelTopics(self._kernel)
-        self._last_topic = -1
+        self._table: TopicTable | None = None
 
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
         import numpy
@@ -88,6 +87,8 @@ class CompiledReader:
         end = window.readable_end(position)
         if position >= end:
             return position, []
+        if walk.topics is not self._table:
+            self._table, self._topics, self._last_topic = walk.topics, _KernelTopics(self._kernel), -1
         self._topics.follow(walk.topics.names)
         buffer = numpy.frombuffer(window.storage, numpy.uint8)
         at, count, self._last_topic, known = self._kernel.walk_block(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from rmqtool.formats.properties import decode_properties, split_properties
 from rmqtool.formats.record_crc import PROPERTY_SIZE, is_record_crc_lost, masked_crc, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels, tags_code
 from rmqtool.scan.compiled import CompiledReader, load_kernel
+from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.rules import Verdict
-from rmqtool.scan.split import whole_file
+from rmqtool.scan.split import SplitOutcome, whole_file
 from rmqtool.scan.walk import PlainReader, Walk
 from rmqtool.store.source import BytesSource
 from tests.formats.reference import parse_message
@@ -159,6 +161,15 @@ def test_topics_by_the_hundred_keep_their_numbers() -> None:
     messages = [Message(topic=b"Topic-%d-%s" % (number % 700, b"x" * (number % 50))) for number in range(2000)]
     found = _both(log_bytes(messages))
     assert [found.topics[row.topic_number] for row in found.good()] == [message.topic for message in messages]
+
+
+def test_a_walk_by_the_same_reader_numbers_topics_anew() -> None:
+    log = log_bytes([Message(topic=b"Topic-%d" % (number % 3)) for number in range(9)])
+    split = whole_file(BytesSource("log", log.content), log.physical_offset, more_follows=False)
+    walk = Walk(split, CompiledReader())
+    for again in (walk, replace(walk, outcome=SplitOutcome(), topics=TopicTable(), at_hand=None)):
+        names = [batch.topics[row["topic_number"]] for batch in again.batches() for row in batch.as_array()]
+        assert names[:9] == [b"Topic-%d" % (number % 3) for number in range(9)]
 
 
 def test_new_topics_interrupt_the_kernel_only_where_its_tables_grow(monkeypatch: pytest.MonkeyPatch) -> None:

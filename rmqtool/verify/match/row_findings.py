@@ -91,8 +91,7 @@ def joined_tails(findings: Iterable[Finding]) -> list[Finding]:
             last = joined[tail] if tail >= 0 else piece
             length = last.length or 0
             if (last.physical_offset or 0) + length == piece.physical_offset:
-                count = last.count + piece.count
-                joined[tail] = replace(last, length=length + (piece.length or 0), count=count)
+                joined[tail] = replace(last, length=length + (piece.length or 0), count=last.count + piece.count)
                 continue
             tail = len(joined)
         joined.append(piece)
