@@ -261,24 +261,24 @@ class GapPreservingQueueWriter(QueueWriter):
 
     def _cut_at(self, place: int, physical_offset: int) -> bool:
         """End the queue before a place that a newer record has, unless consumers get the unit there or a later one."""
-        position, end = place * UNIT_SIZE, self._end
+        # A damaged offset may have put the first file far behind the place.
+        position, first, end = place * UNIT_SIZE, self._first_start or 0, self._end
         begins_again = self.begin is not None and position <= self.begin
-        if not begins_again and position < (self._first_start or 0):
+        if not begins_again and position < first:
             return False  # what comes before the first record of the log stays
         if place <= self._last_kept:
             return False
-        for at in reversed(range(place, end // UNIT_SIZE, BLOCK_UNITS)):
+        for at in reversed(range(max(place, first // UNIT_SIZE), end // UNIT_SIZE, BLOCK_UNITS)):
             count = min(BLOCK_UNITS, end // UNIT_SIZE - at)
             units = self._units_at(at, count)
-            is_kept = (units["physical_offset"] == self._kept.physical_offsets(self._directory, at, count)) & (
-                units["record_size"] > 0
-            )
+            kept = self._kept.physical_offsets(self._directory, at, count)
+            is_kept = (units["physical_offset"] == kept) & (units["record_size"] > 0)
             if is_kept.any():
                 self._last_kept = at + int(np.flatnonzero(is_kept)[-1])
                 return False
-        for start in range(self._file_start(position), end, self._file_size):
+        for start in range(max(self._file_start(position), first), end, self._file_size):
             if begins_again or start >= position:
-                self._sink.remove(self._path(start)) if start >= (self._first_start or 0) else None
+                self._sink.remove(self._path(start))
                 self.file_times_ms.pop(start, None)
             else:
                 zeros = bytes(min(end, start + self._file_size) - position)

@@ -91,6 +91,23 @@ def test_a_queue_that_began_again_has_its_newest_records_only(tmp_path: Path) ->
     assert [file.name for file in (tmp_path / QUEUE).iterdir()] == [f"{0:020d}"]
 
 
+def test_a_damaged_offset_costs_no_look_at_the_places_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    units_at = GapPreservingQueueWriter._units_at
+
+    def counted(writer: GapPreservingQueueWriter, place: int, count: int) -> object:
+        looks.append(place)
+        assert len(looks) < 100
+        return units_at(writer, place, count)
+
+    monkeypatch.setattr(GapPreservingQueueWriter, "_units_at", counted)
+    queue, writer = built(tmp_path, [1 << 44, 1, 2, 3])
+    assert queue == [-1, 1, 2, 3]
+    assert writer.superseded == 1
+
+
 @pytest.mark.parametrize("parts", [[range(6), range(6, 7), range(7, 9)], [range(9)]])
 def test_a_queue_that_goes_on_in_its_middle(tmp_path: Path, parts: Parts) -> None:
     queue, writer = built(tmp_path, [0, 1, 2, 3, 4, 5, 3, 4, 5], parts=parts)
