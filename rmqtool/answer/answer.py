@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from itertools import chain
 from typing import Any, Final, Self
 
@@ -23,6 +22,7 @@ from rmqtool.findings.finding import (
     REBUILD_TOPICS,
     Finding,
     Severity,
+    StoreVerdict,
 )
 from rmqtool.repair.recover.log_steps import demand_shown_size
 from rmqtool.report.text import counted
@@ -31,27 +31,8 @@ from rmqtool.sides.unread import ReadBy, UnreadFiles
 from rmqtool.store.directory import SIZE_UNKNOWN
 from rmqtool.store.dledger_files import with_dledger_log
 
-# The verdict on a store: what matters most of what was seen, and never more than what was looked at allows.
-
 NAMED_MAX: Final = 3
 """Files or kinds of files that a headline names; the rest is counted."""
-
-
-class StoreVerdict(StrEnum):
-    """In the order of consequence: the first that applies is the verdict."""
-
-    LOG_MISSING = "log-missing"
-    NOT_READABLE = "not-readable"
-    WILL_NOT_START = "will-not-start"
-    WOULD_LOSE = "would-lose"
-    DAMAGED = "damaged"
-    INCONSISTENT = "inconsistent"
-    NOT_FULLY_CHECKED = "not-fully-checked"
-    OK = "ok"
-
-    @property
-    def words(self) -> str:
-        return self.value.upper().replace("-", " ")
 
 
 @dataclass(frozen=True)

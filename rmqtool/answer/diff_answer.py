@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rmqtool.answer.answer import Answer, Assessment, NextStep, StoreVerdict, blocked_step, cut_step
+from rmqtool.answer.answer import Answer, Assessment, NextStep, blocked_step, cut_step
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.presence import missing_log, reader_command
 from rmqtool.compare.result import Comparison, Relation
+from rmqtool.findings.finding import StoreVerdict
 from rmqtool.sides.unread import UnreadFiles
 
 

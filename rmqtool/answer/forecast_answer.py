@@ -12,7 +12,6 @@ from rmqtool.answer.answer import (
     Answer,
     Assessment,
     NextStep,
-    StoreVerdict,
     blocked_step,
     repair_step,
     undecoded_step,
@@ -24,7 +23,7 @@ from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.presence import missing_log, reader_command, unreadable_files
 from rmqtool.engine.queues.kinds import shown_topics
 from rmqtool.engine.rules.topic_names import may_be_deleted
-from rmqtool.findings.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_QUEUES, REBUILD_TIMER
+from rmqtool.findings.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_QUEUES, REBUILD_TIMER, StoreVerdict
 from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.load import do_topics_prevent_start
 from rmqtool.forecast.options import forecast_options

@@ -11,7 +11,6 @@ from rmqtool.answer.answer import (
     Assessment,
     FindingTally,
     NextStep,
-    StoreVerdict,
     blocked_step,
     repair_step,
     undecoded_step,
@@ -23,7 +22,7 @@ from rmqtool.answer.start import assessment_of_files
 from rmqtool.engine.reading.log_presence import may_hold_messages
 from rmqtool.engine.reading.summary import Shutdown, StoreSummary
 from rmqtool.errors import UnknownSizeError, UnsupportedError
-from rmqtool.findings.finding import REBUILD_DELAYS
+from rmqtool.findings.finding import REBUILD_DELAYS, StoreVerdict
 from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.unsimulated import demand_simulated
 from rmqtool.report.text import counted

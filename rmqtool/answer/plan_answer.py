@@ -13,7 +13,6 @@ from rmqtool.answer.answer import (
     Assessment,
     FindingTally,
     NextStep,
-    StoreVerdict,
     blocked_step,
     cut_step,
     undecoded_step,
@@ -21,7 +20,7 @@ from rmqtool.answer.answer import (
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.presence import missing_log, reader_command, unreadable_files
-from rmqtool.findings.finding import NOT_READABLE_BY_VERSION, SALVAGE, Finding
+from rmqtool.findings.finding import NOT_READABLE_BY_VERSION, SALVAGE, Finding, StoreVerdict
 from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.repair.machine.plan import Plan, PlannedRepair

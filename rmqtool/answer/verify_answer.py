@@ -10,7 +10,6 @@ from rmqtool.answer.answer import (
     Assessment,
     FindingTally,
     NextStep,
-    StoreVerdict,
     blocked_step,
     cut_step,
     repair_step,
@@ -20,6 +19,7 @@ from rmqtool.answer.answer import (
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.start import assessment_of_files
+from rmqtool.findings.finding import StoreVerdict
 from rmqtool.repair.derived.result import abort_reason
 from rmqtool.sides.kinds import unread_files
 from rmqtool.sides.unread import ReadBy

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from rmqtool.answer.answer import StoreVerdict
 from rmqtool.evidence.bundle import BundleError
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.shown_values import shown
-from rmqtool.findings.finding import Finding
+from rmqtool.findings.finding import Finding, StoreVerdict
 from rmqtool.findings.registry import BY_ID
 from rmqtool.forecast.result import Forecast, Lost
 from rmqtool.sides.unread import UnreadFiles

@@ -5,8 +5,9 @@ Data, never an exception.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial
 from typing import Any, Final
 
@@ -15,6 +16,27 @@ TOMBSTONE_FINDING: Final = "commitlog.tombstone"
 """Of a record that replaces a lost message after a repair: a note, so the row is no bad range."""
 BACKUP_BETTER: Final = "config.backup-better"
 NOT_READABLE_BY_VERSION: Final = "commitlog.not-readable-by-version"
+
+
+class StoreVerdict(StrEnum):
+    """On a store, in the order of consequence: the first that applies is the verdict."""
+
+    LOG_MISSING = "log-missing"
+    NOT_READABLE = "not-readable"
+    WILL_NOT_START = "will-not-start"
+    WOULD_LOSE = "would-lose"
+    DAMAGED = "damaged"
+    INCONSISTENT = "inconsistent"
+    NOT_FULLY_CHECKED = "not-fully-checked"
+    OK = "ok"
+
+    @property
+    def words(self) -> str:
+        return self.value.upper().replace("-", " ")
+
+
+VERDICT_STYLES: Final[Mapping[str, str]] = {"ok": "good", "not-fully-checked": "open", "inconsistent": "open"}
+"""How screens show a verdict; the others are bad."""
 
 
 class Severity(Enum):

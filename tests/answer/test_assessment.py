@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmqtool.answer.answer import Assessment, MissingLog, StoreVerdict
+from rmqtool.answer.answer import Assessment, MissingLog
+from rmqtool.findings.finding import StoreVerdict
 from rmqtool.sides.unread import UnreadFiles
 
 UNREAD = UnreadFiles("index", "index", "index files")

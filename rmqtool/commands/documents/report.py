@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import rmqtool
-from rmqtool.answer.answer import Answer, FindingTally, StoreVerdict
+from rmqtool.answer.answer import Answer, FindingTally
 from rmqtool.answer.beside_log import BesideLog
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.forecast_answer import answer_of_forecasts
@@ -33,7 +33,7 @@ from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.summary import StoreSummary, file_times, index_headers, summarize
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import RmqtoolError, UnreadableError
-from rmqtool.findings.finding import Finding
+from rmqtool.findings.finding import Finding, StoreVerdict
 from rmqtool.findings.registry import BY_ID
 from rmqtool.repair.recover.plan import RecoverOptions
 from rmqtool.repair.remaining import READ_AGAIN_MAX

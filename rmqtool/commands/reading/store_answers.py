@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqtool.answer.answer import FindingTally, StoreVerdict
+from rmqtool.answer.answer import FindingTally
 from rmqtool.answer.exit_codes import ExitCode
 from rmqtool.answer.opened_store import CommandLine, OpenedStore
 from rmqtool.answer.verify_answer import answer_of_verify
@@ -20,7 +20,7 @@ from rmqtool.commands.command_list import command_of_repair
 from rmqtool.engine.reading.version_evidence import infer_version
 from rmqtool.engine.rules.versions import EXAMINED, NEWEST, rules_for
 from rmqtool.errors import UnreadableError
-from rmqtool.findings.finding import Finding
+from rmqtool.findings.finding import Finding, StoreVerdict
 from rmqtool.findings.registry import BY_ID
 from rmqtool.pipeline.tables.findings_table import StoreCheck
 from rmqtool.pipeline.tables.fleet_findings import check_store

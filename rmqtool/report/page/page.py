@@ -16,6 +16,7 @@ from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from rmqtool.findings.finding import VERDICT_STYLES
 from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.page.finding_kinds import FindingKinds
 from rmqtool.report.page.log_picture import LogPicture
@@ -39,7 +40,6 @@ KINDS_MAX: Final = 40
 _MARKUP: Final = {"&": 5, "<": 4, ">": 4, "'": 5, '"': 5}
 """Bytes of characters that the template engine replaces."""
 ROWS_MAX: Final = 40
-_STYLES: Final = {"ok": "good", "inconsistent": "open", "not-fully-checked": "open"}
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def page_text(facts: PageFacts) -> str:
         info=facts.info,
         style=style,
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
-        banner=_STYLES.get(facts.verdict, "bad"),
+        banner=VERDICT_STYLES.get(facts.verdict, "bad"),
         made=time_text(facts.made_ms),
         first=_time(facts.info["commitlog"]["first_store_timestamp_ms"]),
         last=_time(facts.info["commitlog"]["last_store_timestamp_ms"]),

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rmqtool.findings.finding import VERDICT_STYLES, StoreVerdict
 from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import counted, escaped, headline, labelled, padded, size_text
 
@@ -21,13 +22,13 @@ def forecast_lines(
     """
     width = max(width, 60)
     rows_max = None if all_rows else LISTED_MAX
-    if ending["verdict"] in ("log-missing", "not-readable") or ending["in_use"]:
+    if ending["verdict"] in (StoreVerdict.LOG_MISSING, StoreVerdict.NOT_READABLE) or ending["in_use"]:
         style, text = "bad", escaped(ending["headline"])
-    elif ending["verdict"] in ("inconsistent", "not-fully-checked"):  # what was not looked at is not called good
+    elif VERDICT_STYLES.get(ending["verdict"]) == "open":  # what was not looked at is not called good
         style, text = "open", escaped(ending["headline"])
     else:
         style, text = _start_sentence(forecast, is_timer_right=not ending.get("timer"))
-        text = f"{ending['verdict'].upper().replace('-', ' ')}: {text}"
+        text = f"{StoreVerdict(ending['verdict']).words}: {text}"
     yield from headline(text, style, width, color=color)
     yield ""
     yield from _next(ending, width)

@@ -10,6 +10,7 @@ from operator import itemgetter
 from shlex import quote
 from typing import Final
 
+from rmqtool.findings.finding import VERDICT_STYLES, StoreVerdict
 from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import ELLIPSIS, columns_of, counted, cropped, escaped, padded, size_text, styled
 from rmqtool.times import time_text
@@ -19,7 +20,6 @@ WIDTH_MIN: Final = 60
 TOPICS_MAX: Final = 10
 FILES_MAX: Final = 5
 UNLISTED: Final = "cannot be read by this user, see the problems below"
-_VERDICT_STYLES: Final = {"ok": "good", "not-fully-checked": "open", "inconsistent": "open"}
 EVIDENCE_WIDTH: Final = 100
 """Columns beyond which a sentence is hard to read."""
 
@@ -56,13 +56,13 @@ class _Screen:
 
     def verdict(self, store_info: JsonObject) -> Iterator[str]:
         """The verdict and the broker's last stop; where the verdict found nothing, the store's content comes first."""
-        words = store_info["verdict"].upper().replace("-", " ")
+        verdict = StoreVerdict(store_info["verdict"])
         title, text, stop_style = _verdict(store_info)
         sentences = [
-            (words, store_info["headline"], _VERDICT_STYLES.get(store_info["verdict"], "bad")),
+            (verdict.words, store_info["headline"], VERDICT_STYLES.get(verdict, "bad")),
             (title, f"{title}: {text}", stop_style),
         ]
-        if store_info["verdict"] in ("not-fully-checked", "ok"):
+        if verdict in (StoreVerdict.NOT_FULLY_CHECKED, StoreVerdict.OK):
             sentences.reverse()
         for begin, sentence, style in sentences:
             for number, line in enumerate(self._wrapped(sentence, self._width)):

@@ -84,8 +84,7 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
 
 def joined_tails(findings: Iterable[Finding]) -> list[Finding]:
     """Findings with one for each stale tail, however many rows and chunks it was read in."""
-    joined: list[Finding] = []
-    tail = -1
+    joined, tail = list[Finding](), -1
     for piece in findings:
         if piece.id == FINDING_IDS[Verdict.STALE]:
             last = joined[tail] if tail >= 0 else piece

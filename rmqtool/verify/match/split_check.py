@@ -65,8 +65,7 @@ def check_part(walk: Walk, context: VerifyContext, path: str) -> PartResult:
         if chunk.extractor.is_full:
             _compare_chunk(walk, context, chunk, result, of_queues, of_second)
     _compare_chunk(walk, context, chunk, result, of_queues, of_second)
-    result.findings = joined_tails(result.findings)
-    result.findings += of_queues.all
+    result.findings = joined_tails(result.findings) + of_queues.all
     if context.second is not None and context.store.second_database is not None:
         directory = context.store.second_database.directory  # what is wrong with records, the other queues say
         result.findings += [one for one in of_second.all if one.file == directory]
