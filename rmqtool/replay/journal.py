@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
-from rmqtool.report.own_file import OwnFile, open_own, replaced_own
+from rmqtool.report.own_file import OwnFile, open_own, read_own, replaced_own
 from rmqtool.store.source import Closable, reason
 
 FORMAT: Final = 2
@@ -115,17 +115,18 @@ class ReplayJournal(Closable):
         was_there: whether an earlier run wrote it.
     """
 
-    def __init__(self, path: Path | None, request: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path | None, request: Mapping[str, Any], replay_id: str | None = None) -> None:
         """Open a journal, or make it.
 
         Args:
             request: what is replayed, to where.
+            replay_id: 16 hexadecimal digits, where several journals are those of one replay; None for new ones.
 
         Raises:
             RefusedError: another run uses it, it is the journal of another replay, or no journal.
             UnreadableError, WriteError: the file cannot be read or written, or is damaged.
         """
-        self.id, self.state, self.was_there = secrets.token_hex(8), ReplayState(), False
+        self.id, self.state, self.was_there = replay_id or secrets.token_hex(8), ReplayState(), False
         self._path, self._descriptor, self._request = path, -1, dict(request)
         self._written, self._size, self._whole_size = _WrittenState(), 0, 0
         if path is None:
@@ -193,27 +194,15 @@ class ReplayJournal(Closable):
         size = os.fstat(self._descriptor).st_size
         if size > SIZE_MAX:
             raise UnreadableError(f"{path}: {size:,} bytes are too many for the state file of a replay")
-        lines = os.pread(self._descriptor, size, 0).split(b"\n")
-        whole = lines[:-1]
-        if not whole:
-            raise RefusedError(f"{path}: the first line is not whole, so no replay has sent anything; remove the file")
-        try:
-            header = msgspec.json.decode(whole[0], type=_JournalHeader)
-            if header.format == FORMAT:
-                _apply(self.state, (msgspec.json.decode(line, type=_Change) for line in whole[1:]))
-            elif header.format == _FORMAT_OF_WHOLE_STATES and len(whole) > 1:
-                self.state = _state(msgspec.json.decode(whole[-1], type=_WholeState))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError) as error:
-            raise UnreadableError(f"{path}: the state file of a replay is damaged ({error})") from error
-        if header.format not in (FORMAT, _FORMAT_OF_WHOLE_STATES):
-            raise RefusedError(f"{path}: of another version of rmqtool (format {header.format})")
+        content = os.pread(self._descriptor, size, 0)
+        header, self.state = _parsed(path, content)
         if header.request != self._request:
             differs = sorted(name for name in self._request if self._request[name] != header.request.get(name))
             raise RefusedError(f"{path}: the state file of another replay: {', '.join(differs)} differs")
         self.id, self.was_there = header.id, True
         self._written.update(self.state)
         if header.format == FORMAT:
-            self._size = self._whole_size = size - len(lines[-1])
+            self._size = self._whole_size = content.rindex(b"\n") + 1
             os.ftruncate(self._descriptor, self._size)
         else:
             self._rewrite(path)
@@ -286,9 +275,37 @@ class _WrittenState:
         self._refusals = len(state.refusals)
 
 
+def read_state(path: Path) -> ReplayState:
+    """The state of a journal, which a run may use at the moment.
+
+    Raises:
+        RefusedError, UnreadableError: it is no journal, or cannot be read, or is damaged.
+    """
+    content = read_own(path, OwnFile.REPLAY_STATE, SIZE_MAX)
+    return _parsed(path, content)[1] if content is not None else ReplayState()
+
+
 def body_digest(body: bytes) -> str:
     """Digest that shows if a record is still the one that was sent."""
     return hashlib.sha256(body).hexdigest()
+
+
+def _parsed(path: Path, content: bytes) -> tuple[_JournalHeader, ReplayState]:
+    """Header and state, as far as the lines are whole."""
+    whole, state = content.split(b"\n")[:-1], ReplayState()
+    if not whole:
+        raise RefusedError(f"{path}: the first line is not whole, so no replay has sent anything; remove the file")
+    try:
+        header = msgspec.json.decode(whole[0], type=_JournalHeader)
+        if header.format == FORMAT:
+            _apply(state, (msgspec.json.decode(line, type=_Change) for line in whole[1:]))
+        elif header.format == _FORMAT_OF_WHOLE_STATES and len(whole) > 1:
+            state = _state(msgspec.json.decode(whole[-1], type=_WholeState))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError) as error:
+        raise UnreadableError(f"{path}: the state file of a replay is damaged ({error})") from error
+    if header.format not in (FORMAT, _FORMAT_OF_WHOLE_STATES):
+        raise RefusedError(f"{path}: of another version of rmqtool (format {header.format})")
+    return header, state
 
 
 def _line(content: msgspec.Struct) -> bytes:

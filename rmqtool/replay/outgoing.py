@@ -28,7 +28,7 @@ REPLAY: Final = "RMQTOOL_REPLAY"
 MESSAGE_ID: Final = "RMQTOOL_MESSAGE_ID"
 STORE_TIME: Final = "RMQTOOL_STORE_TIME"
 QUEUE_OFFSET: Final = "RMQTOOL_QUEUE_OFFSET"
-_SENT_FLAGS: Final = system_flag.COMPRESSED | system_flag.COMPRESSION_MASK | system_flag.MULTI_TAGS
+SENT_FLAGS: Final = system_flag.COMPRESSED | system_flag.COMPRESSION_MASK | system_flag.MULTI_TAGS
 _DROPPED: Final = frozenset(
     {
         "CLUSTER",
@@ -155,15 +155,11 @@ def _of_batch(
         topic = stored.get(properties.REAL_TOPIC, "") if stored_topic in DELAYED_TOPICS else stored_topic
         if not selection.takes(topic):
             continue
-        reason = _reason(row, stored_topic, topic, selection, waiting)
+        reason = unsent_reason(row, stored_topic, topic, selection, waiting)
         if reason is not None:
             yield NotSent(place, place + size, reason)
             continue
-        kept = {
-            name: value for name, value in stored.items() if name not in _DROPPED and not name.startswith(_TIMER_PREFIX)
-        }
-        kept.setdefault(MESSAGE_ID, message_id)
-        kept.setdefault(STORE_TIME, str(store_ms))
+        kept = sent_properties(stored, message_id, store_ms)
         queue_id = int(row["queue_id"])
         if stored_topic in DELAYED_TOPICS:
             text = stored.get(properties.REAL_QUEUE_ID, "")
@@ -184,14 +180,32 @@ def _of_batch(
             bytes(body),
             kept,
             int(row["flag"]),
-            sys_flag & _SENT_FLAGS,
+            sys_flag & SENT_FLAGS,
             int(row["born_timestamp_ms"]),
             int(row["reconsume_times"]),
         )
 
 
-def _reason(row: Any, stored_topic: str, topic: str, selection: Selection, waiting: DueTimes) -> UnsentReason | None:
-    """Reason why a message is not sent; None if it is."""
+def sent_properties(stored: Mapping[str, str], message_id: str | None, store_ms: int | None) -> dict[str, str]:
+    """The properties with which a message is sent, those that say where and when it was stored among them."""
+    kept = {
+        name: value for name, value in stored.items() if name not in _DROPPED and not name.startswith(_TIMER_PREFIX)
+    }
+    if message_id is not None:
+        kept.setdefault(MESSAGE_ID, message_id)
+    if store_ms is not None:
+        kept.setdefault(STORE_TIME, str(store_ms))
+    return kept
+
+
+def unsent_reason(
+    row: Any, stored_topic: str, topic: str, selection: Selection, waiting: DueTimes
+) -> UnsentReason | None:
+    """Reason why a message is not sent; None if it is.
+
+    Args:
+        row: has its physical offset, flags, prepared transaction offset and body length.
+    """
     if row["prepared_transaction_offset"] == TOMBSTONE:
         return UnsentReason.TOMBSTONE
     if not system_flag.takes_queue_entry(int(row["sys_flag"])):

@@ -15,7 +15,7 @@ from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import AnswerError, ConnectionLostError, RefusedError
-from rmqtool.replay import run as replay_run
+from rmqtool.replay import sender as replay_sender
 from rmqtool.replay.cluster import Cluster
 from rmqtool.replay.journal import ReplayJournal
 from rmqtool.replay.outgoing import Selection
@@ -30,8 +30,8 @@ COUNT = 20
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_run, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(replay_run, "_PAUSES", (0.001, 0.01))
+    monkeypatch.setattr(replay_sender, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(replay_sender, "_PAUSES", (0.001, 0.01))
 
 
 def store_at(root: Path, bodies: list[bytes]) -> SourceStore:
@@ -124,7 +124,7 @@ def test_a_topic_without_a_route_is_named(source: SourceStore) -> None:
 def test_a_cluster_with_more_queues_than_a_state_holds_is_refused(
     source: SourceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay_run, "QUEUES_MAX", 7)
+    monkeypatch.setattr(replay_sender, "QUEUES_MAX", 7)
     with pytest.raises(AnswerError, match="topic New: with its 8 queues this replay has 8, more than 7; replay fewer"):
         run(BrokerStub({"New": 8}), [source])
     assert run(BrokerStub({"New": 7}), [source]).state.sent == {"T": COUNT}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.replay import run as replay_run
+from rmqtool.replay import sender as replay_sender
 from rmqtool.report.json_schemas import schema_text
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
@@ -20,7 +20,7 @@ from tests.store_state import store_state
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_run, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(replay_sender, "SETTLE_SECONDS", 0.0)
 
 
 def replayed(stub: BrokerStub, *arguments: object) -> tuple[int, dict[str, Any]]:
