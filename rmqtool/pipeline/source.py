@@ -21,7 +21,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from rmqtool.errors import UnsupportedError, UsageError
+from rmqtool.errors import UnsupportedError, UsageError, WriteError
+from rmqtool.pipeline.cluster_sink import ClusterOptions, TaskOfBatch, send_rows
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
 from rmqtool.pipeline.store_sink import SinkOptions, write_store
 from rmqtool.pipeline.tables.log_splits import Splitting
@@ -29,8 +30,11 @@ from rmqtool.pipeline.tables.options import MESSAGE_TABLES, SourceOptions, own_o
 from rmqtool.pipeline.tables.schemas import chosen, commented, options_in
 from rmqtool.pipeline.tables.table import Table, in_mode, parts, read_part, table_of, tasks
 from rmqtool.store.location import is_url
+from rmqtool.store.source import reason
 
 NAME = "rocketmq-store"
+WRITE = "write"
+"""Names the runs of frames that are sent with one state."""
 
 
 class RocketmqStoreSource(DataSource):
@@ -80,13 +84,30 @@ class RocketmqStoreSource(DataSource):
         return LogStream(options, asked_schema(table_of(options), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Writer of stores out of frames with columns of the table `messages`; see `store_sink`.
+        """Writer of stores out of frames with columns of the table `messages`; see `store_sink` and `cluster_sink`.
 
         Raises:
             UsageError: an option is wrong, or the directory is there already.
         """
         del schema, overwrite
+        if "to" in self.options:
+            return FrameSender(with_state(ClusterOptions.parse(self.options, is_stream=False)))
         return FrameWriter(free_target(self.options), SinkOptions.parse(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        """Writer of a stream with columns of the table `messages`, into a cluster; see `cluster_sink`.
+
+        Raises:
+            UsageError: an option is wrong.
+            UnsupportedError: this pyspark gives a stream row by row.
+        """
+        del schema, overwrite
+        options = ClusterOptions.parse(self.options, is_stream=True)
+        try:
+            from rmqtool.pipeline.stream_sender import StreamSender
+        except ImportError as error:
+            raise UnsupportedError("a stream is sent with pyspark 4.1 or newer") from error
+        return StreamSender(with_state(options))
 
 
 class TableReader(DataSourceReader):
@@ -169,6 +190,41 @@ class FrameWriter(DataSourceArrowWriter):
         """Remove what tasks have written, those too that were ended."""
         del messages
         shutil.rmtree(self._staging, ignore_errors=True)
+
+
+class FrameSender(DataSourceArrowWriter):
+    """Sends a frame to a cluster; with a state, only what an earlier write with the same one has not sent."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._options = options
+        self._run = WRITE if options.state is not None else uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of a task."""
+        context = TaskContext.get()
+        number = context.partitionId() if context is not None else 0
+        send_rows(iterator, self._options, TaskOfBatch(self._run, 0, number))
+        return WriterCommitMessage()
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing is left to do."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """What was sent stays where it is."""
+
+
+def with_state(options: ClusterOptions) -> ClusterOptions:
+    """The options, once the directory of their state is there.
+
+    Raises:
+        WriteError: it cannot be made.
+    """
+    if options.state is not None:
+        try:
+            options.state.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WriteError(f"{options.state}: {reason(error)}") from error
+    return options
 
 
 def free_target(options: Mapping[str, str]) -> Path:

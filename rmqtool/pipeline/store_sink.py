@@ -121,7 +121,7 @@ def write_store(batches: Iterable[pa.RecordBatch], output: Path, options: SinkOp
         UsageError: a row is no intact message, does not fit into a file, or is not in the order of the log.
         WriteError: the disk does not take it.
     """
-    parts = (columns for batch in batches if len(columns := _columns(batch)))
+    parts = (columns for batch in batches if len(columns := message_rows(batch)))
     first = next(parts, None)
     if first is None:
         return None
@@ -154,8 +154,8 @@ def write_store(batches: Iterable[pa.RecordBatch], output: Path, options: SinkOp
 
 
 @dataclass(frozen=True)
-class _Messages:
-    """Messages of a batch, without what is no message; columns that are missing are None."""
+class MessageRows:
+    """The messages of a batch, without what is no message; columns that are missing are None."""
 
     values: dict[str, list[Any] | None]
 
@@ -196,8 +196,11 @@ _TAKEN: Final = (
 )
 
 
-def _columns(batch: pa.RecordBatch) -> _Messages:
+def message_rows(batch: pa.RecordBatch, others: Sequence[str] = ()) -> MessageRows:
     """The messages of a batch.
+
+    Args:
+        others: columns beside those of records.
 
     Raises:
         UsageError: a column is missing, or a row is no intact message.
@@ -205,7 +208,7 @@ def _columns(batch: pa.RecordBatch) -> _Messages:
     names = batch.schema.names
     lacking = [name for name in _NEEDED if name not in names]
     if lacking:
-        raise UsageError(f"a store is written from the columns topic and body; there is no {lacking[0]}")
+        raise UsageError(f"messages are made of the columns topic and body; there is no {lacking[0]}")
     if "finding" in names:
         told = [value for value in batch["finding"].to_pylist() if value not in (None, TOMBSTONE_FINDING)]
         if told:
@@ -218,8 +221,8 @@ def _columns(batch: pa.RecordBatch) -> _Messages:
     for name in ("topic", "body", *(name for name in ("physical_offset", "queue_offset") if name in names)):
         if batch[name].null_count:
             raise UsageError(f"a row has no {name}")
-    values = {name: batch[name].to_pylist() if name in names else None for name in (*_NEEDED, *_TAKEN)}
-    return _Messages(values)
+    values = {name: batch[name].to_pylist() if name in names else None for name in (*_NEEDED, *_TAKEN, *others)}
+    return MessageRows(values)
 
 
 @dataclass
@@ -234,7 +237,7 @@ class _Appender:
     _last_offset: int = -1
     _last_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
-    def append(self, rows: _Messages) -> None:
+    def append(self, rows: MessageRows) -> None:
         """Append the messages of a batch."""
         for physical_offset in rows.physical_offsets or ():
             if physical_offset <= self._last_offset:
@@ -266,7 +269,7 @@ class _Appender:
             at = stop
         self.row_count += len(rows)
 
-    def _encoded(self, rows: _Messages) -> RecordColumns:
+    def _encoded(self, rows: MessageRows) -> RecordColumns:
         topics, queue_ids = rows.column("topic", ""), rows.column("queue_id", 0)
         times = []
         for time_ms in rows.column("store_timestamp_ms", None):
@@ -303,30 +306,37 @@ class _Appender:
         ]
         born_times = rows.column("born_timestamp_ms", self._last_ms)
         return RecordColumns(
-            parts, [_bytes(body) for body in rows.column("body", b"")],
+            parts, [binary(body) for body in rows.column("body", b"")],
             blocks,
             queue_ids, rows.column("flag", 0), offsets, flags, born_times, born_hosts, times,
             store_hosts, rows.column("reconsume_times", 0), rows.column("prepared_transaction_offset", 0),
             [False] * len(rows),
         )  # fmt: skip
 
-    def _properties(self, rows: _Messages) -> list[bytes]:
+    def _properties(self, rows: MessageRows) -> list[bytes]:
         """The stored bytes of the properties, or those of their texts."""
         raw = rows.values["properties_raw"]
         blocks = []
         tags, keys = rows.column("tags", None), rows.column("keys", ())
         for number, pairs in enumerate(rows.column("properties", ())):
             if raw is not None and raw[number] is not None:
-                blocks.append(_bytes(raw[number]))
+                blocks.append(binary(raw[number]))
                 continue
-            named = {str(name): str(value) for name, value in (pairs.items() if isinstance(pairs, dict) else pairs)}
-            if tags[number] is not None:
-                named.setdefault(properties.TAGS, str(tags[number]))
-            if keys[number]:
-                words = [keys[number]] if isinstance(keys[number], str) else keys[number]
-                named.setdefault(properties.KEYS, " ".join(map(str, words)))
+            named = property_texts(pairs, tags[number], keys[number])
             blocks.append(encode_properties(named, trailing_separator=self.rules.trailing_separator))
         return blocks
+
+
+def property_texts(pairs: Any, tags: Any, keys: Any) -> dict[str, str]:
+    """Properties of a message out of the columns `properties`, `tags` and `keys`."""
+    items = pairs.items() if isinstance(pairs, dict) else pairs
+    named = {str(name): str(value) for name, value in items if value is not None}
+    if tags is not None:
+        named.setdefault(properties.TAGS, str(tags))
+    if keys:
+        words = [keys] if isinstance(keys, str) else keys
+        named.setdefault(properties.KEYS, " ".join(map(str, words)))
+    return named
 
 
 def _with_own_crc(raw: bytearray, sizes: Sequence[int], places: Sequence[int] | None) -> bytearray:
@@ -369,5 +379,6 @@ def _host(text: str) -> bytes:
         raise UsageError(f"{text!r} is not a host such as {HOST}") from error
 
 
-def _bytes(value: Any) -> bytes:
+def binary(value: Any) -> bytes:
+    """The bytes of a column that may also be a text."""
     return value.encode() if isinstance(value, str) else bytes(value)

@@ -112,7 +112,7 @@ class Cluster(Closable):
         if end < queue_offset:
             raise AnswerError(
                 f"broker {queue.broker} has lost messages that it had acknowledged: queue {queue.queue_id} of topic "
-                f"{queue.topic} ends at {end} and not at {queue_offset}; replay again without this state file",
+                f"{queue.topic} ends at {end} and not at {queue_offset}; to send all again, start without this state",
                 ResponseCode.SYSTEM_BUSY,
             )
         while queue_offset < end:

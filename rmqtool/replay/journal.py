@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
-from rmqtool.report.own_file import OwnFile, open_own, read_own, replaced_own
+from rmqtool.report.own_file import OwnFile, open_own, replaced_own
 from rmqtool.store.source import Closable, reason
 
 FORMAT: Final = 2
@@ -276,13 +276,16 @@ class _WrittenState:
 
 
 def read_state(path: Path) -> ReplayState:
-    """The state of a journal, which a run may use at the moment.
+    """The state of a journal that another run writes, or has written; an empty one before its first line is whole.
 
     Raises:
         RefusedError, UnreadableError: it is no journal, or cannot be read, or is damaged.
     """
-    content = read_own(path, OwnFile.REPLAY_STATE, SIZE_MAX)
-    return _parsed(path, content)[1] if content is not None else ReplayState()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UnreadableError(f"{path}: {reason(error)}") from error
+    return _parsed(path, content)[1] if b"\n" in content else ReplayState()
 
 
 def body_digest(body: bytes) -> str:
