@@ -16,6 +16,7 @@ SPARK_FILES: Final = (
     "tests/pipeline/test_every_store.py",
     "tests/pipeline/test_runner.py",
     "tests/pipeline/test_store_sink.py",
+    "tests/pipeline/test_cluster_sink.py",
     "tests/pipeline/test_stream.py",
     "tests/pipeline/test_cluster_examples.py",
     "tests/pipeline/jobs/test_in_process.py",

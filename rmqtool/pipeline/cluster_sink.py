@@ -130,7 +130,7 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: ClusterOptions, task: 
             sender = Sender(cluster, journal, rate=options.rate, patience_seconds=options.patience_seconds)
             if ends:
                 sender.find(ends)
-            sent, keys = 0, _Keys(task)
+            sent, keys = 0, _RowKeys(task)
             for batch in batches:
                 for message, key in list(_outgoing(message_rows(batch, _OTHERS), keys)):
                     _, refusal = sender.send(message, key, sender.queue(message.topic, message.queue_id))
@@ -150,7 +150,7 @@ def forget_before(state: Path, run: str, batch: int) -> None:
 _OTHERS: Final = ("store", "finding", *_IDENTITIES)
 
 
-def _outgoing(rows: MessageRows, keys: _Keys) -> Iterator[tuple[Outgoing, str]]:
+def _outgoing(rows: MessageRows, keys: _RowKeys) -> Iterator[tuple[Outgoing, str]]:
     """The messages of rows, each with the key of its row.
 
     Raises:
@@ -203,7 +203,7 @@ def _demand_sent(row: Mapping[str, Any], topic: str, body: bytes) -> None:
         raise UsageError("a row has no topic")
 
 
-class _Keys:
+class _RowKeys:
     """Keys by which the rows of a task are found again in queues: a row that is read again has the same one.
 
     Attributes:

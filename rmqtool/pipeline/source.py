@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     InputPartition,
     WriterCommitMessage,
 )
@@ -22,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmqtool.errors import UnsupportedError, UsageError, WriteError
-from rmqtool.pipeline.cluster_sink import ClusterOptions, TaskOfBatch, send_rows
+from rmqtool.pipeline.cluster_sink import ClusterOptions, TaskOfBatch, forget_before, send_rows
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
 from rmqtool.pipeline.store_sink import SinkOptions, write_store
 from rmqtool.pipeline.tables.log_splits import Splitting
@@ -35,6 +36,9 @@ from rmqtool.store.source import reason
 NAME = "rocketmq-store"
 WRITE = "write"
 """Names the runs of frames that are sent with one state."""
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+"""Properties by which Spark tells its tasks what they belong to (`StreamExecution`, `MicroBatchExecution`)."""
 
 
 class RocketmqStoreSource(DataSource):
@@ -94,20 +98,15 @@ class RocketmqStoreSource(DataSource):
             return FrameSender(with_state(ClusterOptions.parse(self.options, is_stream=False)))
         return FrameWriter(free_target(self.options), SinkOptions.parse(self.options))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSender:  # noqa: N802 - Spark's name
         """Writer of a stream with columns of the table `messages`, into a cluster; see `cluster_sink`.
 
         Raises:
             UsageError: an option is wrong.
-            UnsupportedError: this pyspark gives a stream row by row.
+            WriteError: the directory of the state cannot be made.
         """
         del schema, overwrite
-        options = ClusterOptions.parse(self.options, is_stream=True)
-        try:
-            from rmqtool.pipeline.stream_sender import StreamSender
-        except ImportError as error:
-            raise UnsupportedError("a stream is sent with pyspark 4.1 or newer") from error
-        return StreamSender(with_state(options))
+        return StreamSender(with_state(ClusterOptions.parse(self.options, is_stream=True)))
 
 
 class TableReader(DataSourceReader):
@@ -211,6 +210,41 @@ class FrameSender(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What was sent stays where it is."""
+
+
+@dataclass(frozen=True)
+class SentPart(WriterCommitMessage):
+    """What one task has sent, of a query by its id."""
+
+    query: str
+    sent: int
+    found: int
+
+
+class StreamSender(DataSourceStreamArrowWriter):
+    """Sends each batch; one that is run again, only what no earlier try of it has sent."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SentPart:
+        """Send the rows of a task."""
+        context = TaskContext.get()
+        assert context is not None, "a stream is sent by tasks"
+        query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+        assert query is not None, "a task of a stream knows its query"
+        assert batch is not None, "a task of a stream knows its batch"
+        rows = send_rows(iterator, self._options, TaskOfBatch(query, int(batch), context.partitionId()))
+        return SentPart(query, rows.sent, rows.found)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Remove what only an earlier batch needed; that of this one stays, for Spark may run it again."""
+        for query in {part.query for part in messages if isinstance(part, SentPart)}:
+            assert self._options.state is not None, "a stream has one"
+            forget_before(self._options.state, query, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """What was sent stays where it is; the next try of the batch finds it."""
 
 
 def with_state(options: ClusterOptions) -> ClusterOptions:

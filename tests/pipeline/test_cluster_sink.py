@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,9 @@ from rmqtool.replay import sender
 from tests.conftest import Unpacked
 from tests.remoting_server import Request, answer, serving
 from tests.replay.broker_stub import BrokerStub
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TASK = TaskOfBatch("query", 4, 0)
 NEW = pa.table({"topic": ["T"] * 20, "body": [b"%d" % (number // 2) for number in range(20)]})
@@ -232,3 +235,30 @@ def test_the_state_of_a_stream_is_in_its_checkpoint() -> None:
         options = ClusterOptions.parse({"to": "a:1", "checkpointLocation": text, "wait": "5"}, is_stream=True)
         assert options == ClusterOptions("a:1", Path("/c/replay"), 5.0)
     assert ClusterOptions.parse({"to": "a:1"}, is_stream=False).state is None
+
+
+@pytest.mark.spark
+def test_a_frame_and_a_stream_are_sent(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([("T", b"one"), ("T", b"two")], "topic string, body binary").coalesce(1)
+    stub = BrokerStub({"T": 2, "S": 2})
+    with serving(stub.reply) as address:
+        stub.address = address
+        writer = frame.write.format("rocketmq-store").option("to", address).mode("append")
+        for count in (2, 4):
+            writer.save()
+            assert len(stub.stored) == count
+        for _ in range(2):
+            writer.option("state", f"{tmp_path}/state").save()
+            assert bodies(stub) == {b"one": 3, b"two": 3}
+        for number in (1, 2, 3):
+            rows = spark.createDataFrame([("S", b"%d" % number)], "topic string, body binary")
+            rows.write.mode("append").parquet(f"{tmp_path}/rows")
+            stream = spark.readStream.schema("topic string, body binary").parquet(f"{tmp_path}/rows")
+            sink = stream.writeStream.format("rocketmq-store").option("to", address)
+            sink.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start().awaitTermination()
+        assert Counter(body for topic, _, body, _ in stub.stored if topic == "S") == {b"1": 1, b"2": 1, b"3": 1}
+        [query] = (tmp_path / "c" / "replay").iterdir()
+        assert [folder.name for folder in query.iterdir()] == ["2"]
+        wrong = stream.writeStream.format("rocketmq-store").option("checkpointLocation", f"{tmp_path}/d")
+        with pytest.raises(Exception, match="a stream is sent to a cluster"):
+            wrong.trigger(availableNow=True).start().awaitTermination()
