@@ -16,9 +16,9 @@ from tests.sources import Source, package_imports, project_sources, source
 
 PACKAGE = Path(__file__).resolve().parent.parent / "rmqtool"
 
-LINES_MAX = 69_630
+LINES_MAX = 70_300
 SHORT_FUNCTION_LINES = 4
-SHORT_FUNCTIONS_MAX = 1_200
+SHORT_FUNCTIONS_MAX = 1_230
 """Every third: in fourteen packages that this environment installs (mypy, rich, fsspec, textual, pyiceberg and others)
 39 to 66 of a hundred are. Some 320 are properties, 120 special methods, 70 members of protocols."""
 OWN_FILE_LINES_MIN = 100
