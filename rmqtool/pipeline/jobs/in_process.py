@@ -100,6 +100,13 @@ def append_delta(
     return counted.row_count
 
 
+def last_delta_batch(place: str, export_id: str) -> int | None:
+    """Number of the last batch that a Delta table has of an export; its checkpoints keep it when commits expire."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(place).transaction_version(export_id) if DeltaTable.is_deltatable(place) else None
+
+
 class _Counted:
     """Rows with the columns that they are partitioned by; counts what is read of them.
 

@@ -7,24 +7,35 @@ kill came before it was noted elsewhere, finds its number there.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.jobs.target_files import TargetFiles
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatchReader
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 TABLE_FORMS: Final = (Form.ICEBERG, Form.DELTA)
 CATALOG: Final = "rmqtool"
-"""Of Iceberg; the tables are directories of the target."""
+"""Of Iceberg; unless settings name another one, the tables are directories of the target."""
+_SETTING: Final = f"spark.sql.catalog.{CATALOG}"
+NAMESPACE: Final = f"{_SETTING}.default-namespace"
+"""Setting: where a catalog that is not the target itself has the tables."""
+EXPORT: Final = "rmqtool-export"
+"""Property of an Iceberg table: the export's id."""
 BATCH: Final = "rmqtool-batch"
-"""Property of an Iceberg snapshot: the export's id and the batch's number."""
+"""Property of an Iceberg table and of its snapshots: the export's id and the batch's number."""
+BATCH_ROWS: Final = "rmqtool-batch-rows"
 MANIFEST: Final = "rmqtool-manifest"
+BRANCH: Final = "rmqtool-"
+"""First part of the name of a branch that holds a batch before the table does."""
+ATTEMPTS: Final = 3
+"""How often a batch is written to an Iceberg table to which others write meanwhile."""
 _PACKAGES: Final[Mapping[Form, Mapping[str, str]]] = {
     Form.ICEBERG: {"4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"},
     Form.DELTA: {
@@ -49,11 +60,7 @@ def table_settings(form: Form, target: str, given: Mapping[str, str]) -> dict[st
     if form not in TABLE_FORMS:
         return {}
     settings = {
-        Form.ICEBERG: {
-            f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
-            f"spark.sql.catalog.{CATALOG}.type": "hadoop",
-            f"spark.sql.catalog.{CATALOG}.warehouse": target,
-        },
+        Form.ICEBERG: _iceberg_settings(target, given),
         Form.DELTA: {
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -73,6 +80,18 @@ def table_settings(form: Form, target: str, given: Mapping[str, str]) -> dict[st
         package = by_version[version]
         settings["spark.jars.packages"] = ",".join(filter(None, (packages, package)))
     return {name: value for name, value in settings.items() if name not in given or name == "spark.jars.packages"}
+
+
+def _iceberg_settings(target: str, given: Mapping[str, str]) -> dict[str, str]:
+    kind = given.get(f"{_SETTING}.catalog-impl", given.get(f"{_SETTING}.type", "hadoop"))
+    settings = {_SETTING: "org.apache.iceberg.spark.SparkCatalog"}
+    if f"{_SETTING}.catalog-impl" not in given:
+        settings[f"{_SETTING}.type"] = kind
+    if kind != "hadoop":
+        settings[NAMESPACE] = "rmqtool"
+    if not kind.rpartition(".")[2].lower().startswith("rest"):  # whose server knows its warehouses by name
+        settings[f"{_SETTING}.warehouse"] = target
+    return settings
 
 
 @dataclass(frozen=True)
@@ -104,25 +123,15 @@ class LakeTable:
             writer = writer.option("txnAppId", self.export_id).option("txnVersion", number)
             writer.option("userMetadata", json.dumps(manifest)).save(self.files.spark_path(self.place))
             return self._added_to_delta(number) or 0
-        # Iceberg brings the rows of a partition together by itself.
-        session, table = rows.sparkSession, f"{CATALOG}.{self.name}"
-        columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in rows.schema)
-        partitions = f" PARTITIONED BY ({', '.join(f'`{name}`' for name in self.partition_by)})"
-        session.sql(
-            f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg{partitions if self.partition_by else ''}"
-        )
-        mark = f"{self.export_id}/{number}"
-        if mark not in self._added_to_iceberg(session, table):
-            appender = rows.writeTo(table).option(f"snapshot-property.{BATCH}", mark)
-            appender.option(f"snapshot-property.{MANIFEST}", json.dumps(manifest)).append()
-        return self._added_to_iceberg(session, table).get(mark, 0)
+        return self._append_to_iceberg(rows, number, manifest)
 
     def append_here(self, rows: RecordBatchReader, number: int, manifest: Mapping[str, Any]) -> int:
         """Add the rows of a batch to a Delta table without Spark, if they are not there yet; how many were added."""
-        from rmqtool.pipeline.jobs.in_process import append_delta
+        from rmqtool.pipeline.jobs.in_process import append_delta, last_delta_batch
 
         def is_there() -> bool:
-            return self._added_to_delta(number) is not None
+            last = last_delta_batch(self.place, self.export_id)
+            return last is not None and last >= number
 
         if not is_there():
             append_delta(rows, self.partition_by, self.place, self.export_id, number, manifest, is_there)
@@ -140,7 +149,90 @@ class LakeTable:
                 return sum(int(statistics.get("numRecords", 0)) for statistics in written)
         return None
 
-    def _added_to_iceberg(self, session: Any, table: str) -> dict[str, int]:
-        """Rows of each snapshot of an export, by the mark of its batch."""
-        summaries = [row["summary"] for row in session.table(f"{table}.snapshots").select("summary").collect()]
-        return {summary[BATCH]: int(summary.get("added-records", 0)) for summary in summaries if BATCH in summary}
+    def _append_to_iceberg(self, rows: DataFrame, number: int, manifest: Mapping[str, Any]) -> int:
+        """Write the rows to a branch, then move the table there in one commit with the batch's number.
+
+        The number is a property of the table, for maintenance removes snapshots. The commit fails where anybody has
+        written to the table since the branch was made, also another run with the same batch; then the rows are written
+        again.
+        """
+        from pyspark.errors import IllegalArgumentException
+
+        session = rows.sparkSession
+        name = self._iceberg_name(session)
+        table = self._open_iceberg(rows, name, number)
+        for _ in range(ATTEMPTS):
+            added = self._added_to_iceberg(session, table, name, number)
+            if added is not None:
+                return added
+            branch = f"{BRANCH}{uuid.uuid4().hex}"
+            changed = table.manageSnapshots()
+            for left in [str(ref) for ref in table.refs() if str(ref).startswith(BRANCH)]:
+                changed = changed.removeBranch(left)
+            changed.createBranch(branch).commit()
+            # Iceberg brings the rows of a partition together by itself.
+            appender = rows.writeTo(f"{name}.`branch_{branch}`")
+            appender = appender.option(f"snapshot-property.{BATCH}", self._mark(number))
+            appender.option(f"snapshot-property.{MANIFEST}", json.dumps(manifest)).append()
+            table.refresh()
+            added = int(table.snapshot(branch).summary().get("added-records") or 0)
+            commit = table.newTransaction()
+            commit.updateProperties().set(BATCH, self._mark(number)).set(BATCH_ROWS, str(added)).commit()
+            try:
+                commit.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
+                commit.commitTransaction()
+            except IllegalArgumentException:  # the table is no longer what the branch began with
+                table.refresh()
+                continue
+            return added
+        raise WriteError(f"{self.place}: others write to the table all the time; run this export again")
+
+    def _iceberg_name(self, session: SparkSession) -> str:
+        namespace = session.conf.get(NAMESPACE, "") or ""
+        return ".".join([CATALOG, *(f"`{part}`" for part in [*filter(None, namespace.split(".")), self.name])])
+
+    def _open_iceberg(self, rows: DataFrame, name: str, number: int) -> Any:
+        """Java's object of the table, which the first batch creates.
+
+        Raises:
+            RefusedError: the table is gone, or of somebody else.
+        """
+        from pyspark.errors import AnalysisException
+
+        session = rows.sparkSession
+        if number == 0:
+            if (parents := name.rpartition(".")[0]) != CATALOG:
+                session.sql(f"CREATE NAMESPACE IF NOT EXISTS {parents}")
+            columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in rows.schema)
+            partitions = f" PARTITIONED BY ({', '.join(f'`{column}`' for column in self.partition_by)})"
+            session.sql(
+                f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg{partitions if self.partition_by else ''} "
+                f"TBLPROPERTIES ('{EXPORT}' = '{self.export_id}')"
+            )
+        java: Any = session._jvm  # noqa: SLF001 - Spark's SQL has no commit of several changes
+        try:
+            table = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, name)  # noqa: SLF001
+        except AnalysisException as error:
+            raise RefusedError(
+                f"{name}: there is no such table any more, or it is in another catalog, but this target has exported "
+                f"{number} batches into it"
+            ) from error
+        table.refresh()
+        # In the catalog at the target the directory says whose the table is; rmqtool 0.3 set no property there.
+        owner = table.properties().get(EXPORT) or (self.export_id if name.count(".") == 1 else None)
+        if owner != self.export_id:
+            raise RefusedError(f"{name}: is there, and not written by the export of this target; {NAMESPACE} may differ")
+        return table
+
+    def _mark(self, number: int) -> str:
+        return f"{self.export_id}/{number}"
+
+    def _added_to_iceberg(self, session: SparkSession, table: Any, name: str, number: int) -> int | None:
+        """Rows of a batch that is there; None where it is not. rmqtool 0.3 noted it in the snapshot alone."""
+        export_id, _, last = str(table.properties().get(BATCH) or "").rpartition("/")
+        if export_id == self.export_id and int(last) == number:
+            return int(table.properties().get(BATCH_ROWS) or 0)
+        summaries = [row["summary"] for row in session.table(f"{name}.snapshots").select("summary").collect()]
+        added = [summary.get("added-records", 0) for summary in summaries if summary.get(BATCH) == self._mark(number)]
+        is_later = export_id == self.export_id and int(last) > number
+        return int(added[0]) if added else 0 if is_later else None

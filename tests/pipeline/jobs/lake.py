@@ -1,0 +1,92 @@
+"""Exports into tables of Delta and Iceberg with a Spark that has packages for both, and what these tables hold."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from tests.pipeline.cluster import QUICK_JAVA, ROOT
+
+DEADLINE_S: Final = 3600
+SPARK: Final = "pyspark==4.1.*"
+_KILLED: Final = """
+import os, sys
+from rmqtool.commands.app import run
+from rmqtool.pipeline.jobs.target_files import LocalFiles
+
+create = LocalFiles.create
+
+def killed(files, place, text):
+    if "/batches/" in place:
+        os._exit(9)
+    return create(files, place, text)
+
+LocalFiles.create = killed
+run(sys.argv[1:])
+"""
+"""Runs a command line that is killed between the commit of a batch and its note."""
+
+
+def install_spark(folder: Path) -> Path:
+    """A directory with a Spark for which both forms have packages; `RMQTOOL_LAKE` names one that is there."""
+    kept = os.environ.get("RMQTOOL_LAKE")
+    if kept:
+        return Path(kept)
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder / "spark")]
+    subprocess.run([*command, SPARK], check=True, timeout=DEADLINE_S)
+    return folder / "spark"
+
+
+def settings(packages: Path) -> list[str]:
+    """Settings of a small Spark with caches of its own.
+
+    Spark takes a package from the cache of Maven, and fails where that has the package's POM alone.
+    """
+    caches = (f"spark.jars.ivy={packages}/ivy", f"spark.driver.extraJavaOptions=-Duser.home={packages} {QUICK_JAVA}")
+    return ["spark.driver.memory=1g", "spark.sql.shuffle.partitions=2", *caches]
+
+
+def environment(packages: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{packages}:{ROOT}", "PYSPARK_PYTHON": sys.executable}
+
+
+def export(
+    stores: Path | str, target: Path, form: str, packages: Path, *conf: str, is_killed: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run an incremental export on Spark; `is_killed`: until the table has the batch, and nothing else says so."""
+    words = ["export", str(stores), "--to", str(target), "--format", form, "--incremental", "--master", "local[2]"]
+    words += [word for setting in (*settings(packages), *conf) for word in ("--conf", setting)]
+    program = ["-c", _KILLED] if is_killed else ["-m", "rmqtool"]
+    command = [sys.executable, *program, *words]
+    ran = subprocess.run(
+        command, env=environment(packages), capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert ran.returncode == (9 if is_killed else 0), ran.stderr
+    return ran
+
+
+def delta_rows(table: Path, columns: tuple[str, ...] = ("store", "physical_offset", "type")) -> Iterator[dict[str, Any]]:
+    from deltalake import DeltaTable
+
+    yield from DeltaTable(str(table)).to_pyarrow_table(columns=list(columns)).to_pylist()
+
+
+def iceberg_rows(
+    table: Path, columns: tuple[str, ...] = ("store", "physical_offset", "type")
+) -> Iterator[dict[str, Any]]:
+    """Of a table in a Hadoop catalog: its directory; of another one its newest metadata file."""
+    from pyiceberg.table import StaticTable
+
+    newest = table
+    if table.suffix != ".json":
+        metadata = (table / "metadata").glob("v*.metadata.json")
+        newest = max(metadata, key=lambda path: int(path.name[1:].split(".")[0]))
+    scan = StaticTable.from_metadata(str(newest)).scan(selected_fields=columns)
+    yield from scan.to_arrow().to_pylist()
+
+
+ROWS: Final = {"delta": delta_rows, "iceberg": iceberg_rows}
