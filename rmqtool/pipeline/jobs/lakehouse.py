@@ -221,7 +221,9 @@ class LakeTable:
         # In the catalog at the target the directory says whose the table is; rmqtool 0.3 set no property there.
         owner = table.properties().get(EXPORT) or (self.export_id if name.count(".") == 1 else None)
         if owner != self.export_id:
-            raise RefusedError(f"{name}: is there, and not written by the export of this target; {NAMESPACE} may differ")
+            raise RefusedError(
+                f"{name}: is there, and not written by the export of this target; {NAMESPACE} may differ"
+            )
         return table
 
     def _mark(self, number: int) -> str:

@@ -13,6 +13,7 @@ from tests.pipeline.cluster import QUICK_JAVA, ROOT
 
 DEADLINE_S: Final = 3600
 SPARK: Final = "pyspark==4.1.*"
+COLUMNS: Final = ("store", "physical_offset", "type")
 _KILLED: Final = """
 import os, sys
 from rmqtool.commands.app import run
@@ -55,7 +56,7 @@ def environment(packages: Path) -> dict[str, str]:
 
 
 def export(
-    stores: Path | str, target: Path, form: str, packages: Path, *conf: str, is_killed: bool = False
+    stores: Path | str, target: Path, form: str, packages: Path, *conf: str, is_killed: bool = False, code: int = 0
 ) -> subprocess.CompletedProcess[str]:
     """Run an incremental export on Spark; `is_killed`: until the table has the batch, and nothing else says so."""
     words = ["export", str(stores), "--to", str(target), "--format", form, "--incremental", "--master", "local[2]"]
@@ -65,28 +66,38 @@ def export(
     ran = subprocess.run(
         command, env=environment(packages), capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
-    assert ran.returncode == (9 if is_killed else 0), ran.stderr
+    assert ran.returncode == (9 if is_killed else code), ran.stderr
     return ran
 
 
-def delta_rows(table: Path, columns: tuple[str, ...] = ("store", "physical_offset", "type")) -> Iterator[dict[str, Any]]:
+def delta_rows(table: Path) -> Iterator[dict[str, Any]]:
     from deltalake import DeltaTable
 
-    yield from DeltaTable(str(table)).to_pyarrow_table(columns=list(columns)).to_pylist()
+    yield from DeltaTable(str(table)).to_pyarrow_table(columns=list(COLUMNS)).to_pylist()
 
 
-def iceberg_rows(
-    table: Path, columns: tuple[str, ...] = ("store", "physical_offset", "type")
-) -> Iterator[dict[str, Any]]:
+def iceberg_rows(table: Path) -> Iterator[dict[str, Any]]:
     """Of a table in a Hadoop catalog: its directory; of another one its newest metadata file."""
+    yield from iceberg_table(table).scan(selected_fields=COLUMNS).to_arrow().to_pylist()
+
+
+def iceberg_table(table: Path) -> Any:
     from pyiceberg.table import StaticTable
 
-    newest = table
-    if table.suffix != ".json":
-        metadata = (table / "metadata").glob("v*.metadata.json")
-        newest = max(metadata, key=lambda path: int(path.name[1:].split(".")[0]))
-    scan = StaticTable.from_metadata(str(newest)).scan(selected_fields=columns)
-    yield from scan.to_arrow().to_pylist()
+    metadata = (table / "metadata").glob("v*.metadata.json")
+    newest = max(metadata, key=lambda path: int(path.name[1:].split(".")[0]), default=table)
+    return StaticTable.from_metadata(str(newest))
+
+
+def data_files(form: str, table: Path) -> set[str]:
+    """Names of the files of a table that hold its rows now."""
+    from deltalake import DeltaTable
+
+    if form == "delta":
+        paths = DeltaTable(str(table)).file_uris()
+    else:
+        paths = [task.file.file_path for task in iceberg_table(table).scan().plan_files()]
+    return {path.rpartition("/")[2] for path in paths}
 
 
 ROWS: Final = {"delta": delta_rows, "iceberg": iceberg_rows}
