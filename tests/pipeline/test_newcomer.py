@@ -68,3 +68,7 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     out = ran_by_cron(tmp_path, "\n".join(cells))
     assert "topic|queue_id|queue_offset|" in out
     assert "|messages|" in out
+    first, more, none = [json.loads(line)["rows"] for line in out.splitlines() if line.startswith('{"to"')]
+    assert (first > 0, more, none) == (True, 5, 0)
+    total = first + more
+    assert re.search(rf"\|rows\|business_messages\|\n.*\n\|\s*{total}\|\s*{total}\|\n", out)

@@ -9,6 +9,8 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FORMS: Final = ("delta", "iceberg")
 SCRIPT: Final = ROOT / "packaging" / "lakehouse_maintenance.py"
-SQLITE: Final = "org.xerial:sqlite-jdbc:3.54.1.0"
+REST: Final = Path(__file__).parent / "rest_catalog"
 _SQL: Final = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -73,6 +75,16 @@ def expected_of(store: Path) -> Counter[Any]:
 
 def rows_of(form: str, table: Path) -> Counter[Any]:
     return Counter((row["store"], row["physical_offset"]) for row in lake.ROWS[form](table))
+
+
+def maintain(form: str, target: Path, packages: Path, *conf: str) -> None:
+    """Run the script; nothing old is kept."""
+    words = [word for setting in (*lake.settings(packages), *conf) for word in ("--conf", setting)]
+    line = [sys.executable, str(SCRIPT), "--format", form, "--to", str(target), "--keep-days", "0", *words]
+    ran = subprocess.run(
+        line, env=lake.environment(packages), capture_output=True, text=True, timeout=lake.DEADLINE_S, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
 
 
 def queried(packages: Path, conf: dict[str, str], statements: list[str]) -> list[list[dict[str, Any]]]:
@@ -152,12 +164,7 @@ def test_maintenance_leaves_each_message_once(packages: Path, tmp_path: Path, st
     assert rows_of(form, table) == expected_of(store)
     before = lake.data_files(form, table)
 
-    conf = [word for setting in lake.settings(packages) for word in ("--conf", setting)]
-    line = [sys.executable, SCRIPT, "--format", form, "--to", target, "--keep-days", "0", *conf]
-    ran = subprocess.run(
-        list(map(str, line)), env=lake.environment(packages), capture_output=True, text=True, timeout=600, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    maintain(form, target, packages)
     after = lake.data_files(form, table)
     assert len(after) < len(before)
     assert {path.name for path in table.rglob("*.parquet") if "_delta_log" not in path.parts} == after
@@ -176,23 +183,55 @@ def metadata_in(database: Path) -> Path:
     return Path(str(place).removeprefix("file:"))
 
 
-def test_a_catalog_in_a_database(packages: Path, tmp_path: Path, store: Path) -> None:
-    """The lines of the page, with a kill; without its catalog, and from another target, the table is refused."""
-    target, database = tmp_path / "lake", tmp_path / "catalog.db"
+def settings_of_the_page(kind: str) -> list[str]:
+    """The settings that the page shows for a kind of catalog."""
     page = (ROOT / "docs" / "spark.md").read_text("utf-8")
-    line = next(line for line in page.splitlines() if "jdbc:sqlite" in line)
-    conf = re.findall(r"--conf (\S+)", line.replace("/lake/catalog.db", str(database)))
-    assert any(SQLITE in setting for setting in conf)
-    lake.export(store, target, "iceberg", packages, *conf)
+    [line] = [line for line in page.splitlines() if line.startswith("rmqtool export") and f"type={kind}" in line]
+    return re.findall(r"--conf (\S+)", line)
+
+
+@pytest.fixture
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """Settings of the page, with a catalog that is there; both keep their tables in `catalog.db`."""
+    settings, database = settings_of_the_page(request.param), str(tmp_path / "catalog.db")
+    if request.param == "jdbc":
+        yield [setting.replace("/lake/catalog.db", database) for setting in settings]
+        return
+    with rest_catalog(tmp_path, database, str(tmp_path / "warehouse")) as url:
+        yield [re.sub(r"https://[^/]+/catalog", url, setting) for setting in settings]
+
+
+@contextmanager
+def rest_catalog(folder: Path, database: str, warehouse: str) -> Iterator[str]:
+    """A server of Iceberg's REST protocol, with the servlet by which Iceberg tests its own client; its URL."""
+    classpath = folder / "classpath"
+    maven = ["mvn", "-q", "-B", "-f", str(REST / "pom.xml"), "dependency:build-classpath"]
+    subprocess.run([*maven, f"-Dmdep.outputFile={classpath}"], check=True, timeout=lake.DEADLINE_S)
+    line = ["java", "-cp", classpath.read_text(), str(REST / "RestCatalog.java"), database, warehouse]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("catalog", ["jdbc", "rest"], indirect=True)
+def test_a_catalog_of_its_own(packages: Path, tmp_path: Path, store: Path, catalog: list[str]) -> None:
+    """The settings of the page, with a kill and maintenance; neither without them nor from another target."""
+    target, database = tmp_path / "lake", tmp_path / "catalog.db"
+    lake.export(store, target, "iceberg", packages, *catalog)
     grow(store)
-    lake.export(store, target, "iceberg", packages, *conf, is_killed=True)
-    lake.export(store, target, "iceberg", packages, *conf)
-    assert rows_of("iceberg", metadata_in(database)) == expected_of(store)
-    assert (target / "rmqtool" / "messages" / "metadata").is_dir()
+    lake.export(store, target, "iceberg", packages, *catalog, is_killed=True)
+    maintain("iceberg", target, packages, *catalog)
+    lake.export(store, target, "iceberg", packages, *catalog)
+    metadata = metadata_in(database)
+    assert rows_of("iceberg", metadata) == expected_of(store)
+    assert metadata.parents[3] == (tmp_path / "warehouse" if (tmp_path / "warehouse").exists() else target)
     grow(store)
     refused = lake.export(store, target, "iceberg", packages, code=5)
     assert "there is no such table any more, or it is in another catalog" in refused.stderr
-    refused = lake.export(store, tmp_path / "other", "iceberg", packages, *conf, code=5)
+    refused = lake.export(store, tmp_path / "other", "iceberg", packages, *catalog, code=5)
     assert "not written by the export of this target" in refused.stderr
 
 
