@@ -1,6 +1,6 @@
 """Maintains a table of `rmqtool export --incremental`: joins small files, and removes what readers no longer need.
 
-    python lakehouse_maintenance.py --format delta --to /lake --table messages --keep-days 7
+    python packaging/lakehouse_maintenance.py --format delta --to /lake --table messages --keep-days 7
 
 It needs pyspark alone, of a version that `PACKAGES` names, and takes the `--conf` of the export. What is younger than
 `--keep-days` stays, so it may run beside exports and readers; with 0 only while none runs.

@@ -29,7 +29,7 @@ NAMESPACE: Final = f"{_SETTING}.default-namespace"
 EXPORT: Final = "rmqtool-export"
 """Property of an Iceberg table: the export's id."""
 BATCH: Final = "rmqtool-batch"
-"""Property of an Iceberg table and of its snapshots: the export's id and the batch's number."""
+"""Property of an Iceberg table: the export's id and the number of the last batch."""
 BATCH_ROWS: Final = "rmqtool-batch-rows"
 MANIFEST: Final = "rmqtool-manifest"
 BRANCH: Final = "rmqtool-"
@@ -158,7 +158,7 @@ class LakeTable:
         """
         from pyspark.errors import IllegalArgumentException
 
-        session = rows.sparkSession
+        session, reason = rows.sparkSession, None
         name = self._iceberg_name(session)
         table = self._open_iceberg(rows, name, number)
         for _ in range(ATTEMPTS):
@@ -172,20 +172,20 @@ class LakeTable:
             changed.createBranch(branch).commit()
             # Iceberg brings the rows of a partition together by itself.
             appender = rows.writeTo(f"{name}.`branch_{branch}`")
-            appender = appender.option(f"snapshot-property.{BATCH}", self._mark(number))
             appender.option(f"snapshot-property.{MANIFEST}", json.dumps(manifest)).append()
             table.refresh()
             added = int(table.snapshot(branch).summary().get("added-records") or 0)
             commit = table.newTransaction()
-            commit.updateProperties().set(BATCH, self._mark(number)).set(BATCH_ROWS, str(added)).commit()
+            commit.updateProperties().set(BATCH, f"{self.export_id}/{number}").set(BATCH_ROWS, str(added)).commit()
             try:
                 commit.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
                 commit.commitTransaction()
-            except IllegalArgumentException:  # the table is no longer what the branch began with
+            except IllegalArgumentException as error:  # the table is no longer what the branch began with
+                reason = error
                 table.refresh()
-                continue
-            return added
-        raise WriteError(f"{self.place}: others write to the table all the time; run this export again")
+            else:
+                return added
+        raise WriteError(f"{name}: others write to this table all the time; run this export again") from reason
 
     def _iceberg_name(self, session: SparkSession) -> str:
         namespace = session.conf.get(NAMESPACE, "") or ""
@@ -214,27 +214,25 @@ class LakeTable:
             table = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, name)  # noqa: SLF001
         except AnalysisException as error:
             raise RefusedError(
-                f"{name}: there is no such table any more, or it is in another catalog, but this target has exported "
-                f"{number} batches into it"
+                f"{name}: there is no such table, but this target has exported {number} batches into it; if it is in "
+                f"another catalog, run the export with the settings {_SETTING}.... that it had before"
             ) from error
         table.refresh()
         # In the catalog at the target the directory says whose the table is; rmqtool 0.3 set no property there.
         owner = table.properties().get(EXPORT) or (self.export_id if name.count(".") == 1 else None)
         if owner != self.export_id:
             raise RefusedError(
-                f"{name}: is there, and not written by the export of this target; {NAMESPACE} may differ"
+                f"{name}: is there, and not written by the export of this target; choose another namespace with "
+                f"--conf {NAMESPACE}=NAME"
             )
         return table
 
-    def _mark(self, number: int) -> str:
-        return f"{self.export_id}/{number}"
-
     def _added_to_iceberg(self, session: SparkSession, table: Any, name: str, number: int) -> int | None:
-        """Rows of a batch that is there; None where it is not. rmqtool 0.3 noted it in the snapshot alone."""
+        """Rows of a batch that is there; None where it is not."""
         export_id, _, last = str(table.properties().get(BATCH) or "").rpartition("/")
-        if export_id == self.export_id and int(last) == number:
-            return int(table.properties().get(BATCH_ROWS) or 0)
+        if export_id == self.export_id and int(last) >= number:
+            return int(table.properties().get(BATCH_ROWS) or 0) if int(last) == number else 0
+        # rmqtool 0.3 noted it in the snapshot alone; what lies in a branch has no such note.
+        mark = f"{self.export_id}/{number}"
         summaries = [row["summary"] for row in session.table(f"{name}.snapshots").select("summary").collect()]
-        added = [summary.get("added-records", 0) for summary in summaries if summary.get(BATCH) == self._mark(number)]
-        is_later = export_id == self.export_id and int(last) > number
-        return int(added[0]) if added else 0 if is_later else None
+        return next((int(one.get("added-records", 0)) for one in summaries if one.get(BATCH) == mark), None)

@@ -14,7 +14,7 @@ from tests.pipeline.cluster import QUICK_JAVA, ROOT
 DEADLINE_S: Final = 3600
 SPARK: Final = "pyspark==4.1.*"
 COLUMNS: Final = ("store", "physical_offset", "type")
-_KILLED: Final = """
+KILLED: Final = """
 import os, sys
 from rmqtool.commands.app import run
 from rmqtool.pipeline.jobs.target_files import LocalFiles
@@ -30,6 +30,33 @@ LocalFiles.create = killed
 run(sys.argv[1:])
 """
 """Runs a command line that is killed between the commit of a batch and its note."""
+STAGED: Final = """
+import os, sys
+from pyspark.sql.readwriter import DataFrameWriterV2
+from rmqtool.commands.app import run
+
+append = DataFrameWriterV2.append
+DataFrameWriterV2.append = lambda writer: (append(writer), os._exit(9))
+run(sys.argv[1:])
+"""
+"""Runs a command line that is killed when a batch for Iceberg is written, and not yet in the table."""
+REWRITTEN: Final = """
+import atexit, sys
+from pyspark.sql.readwriter import DataFrameWriterV2
+from rmqtool.commands.app import run
+
+REWRITE = "CALL rmqtool.system.rewrite_data_files(table => 'messages', options => map('rewrite-all', 'true'))"
+append, written = DataFrameWriterV2.append, []
+
+def rewritten(writer):
+    append(writer)
+    written.append(None if written else writer._spark.sql(REWRITE).collect())
+
+DataFrameWriterV2.append = rewritten
+atexit.register(lambda: sys.stderr.write(f"written {len(written)} times"))
+run(sys.argv[1:])
+"""
+"""Runs a command line that finds the files of its Iceberg table rewritten, once it has written its batch."""
 
 
 def install_spark(folder: Path) -> Path:
@@ -55,19 +82,30 @@ def environment(packages: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{packages}:{ROOT}", "PYSPARK_PYTHON": sys.executable}
 
 
-def export(
-    stores: Path | str, target: Path, form: str, packages: Path, *conf: str, is_killed: bool = False, code: int = 0
-) -> subprocess.CompletedProcess[str]:
-    """Run an incremental export on Spark; `is_killed`: until the table has the batch, and nothing else says so."""
+def command_line(
+    stores: Path | str, target: Path, form: str, packages: Path, *conf: str, script: str | None = None
+) -> list[str]:
+    """An incremental export on Spark, or a script that runs it."""
     words = ["export", str(stores), "--to", str(target), "--format", form, "--incremental", "--master", "local[2]"]
     words += [word for setting in (*settings(packages), *conf) for word in ("--conf", setting)]
-    program = ["-c", _KILLED] if is_killed else ["-m", "rmqtool"]
-    command = [sys.executable, *program, *words]
+    program = ["-m", "rmqtool"] if script is None else ["-c", script]
+    return [sys.executable, *program, *words]
+
+
+def export(
+    stores: Path | str, target: Path, form: str, packages: Path, *conf: str, script: str | None = None, code: int = 0
+) -> str:
+    """Run an export, which must end with an exit code; what it wrote to its standard error."""
     ran = subprocess.run(
-        command, env=environment(packages), capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        command_line(stores, target, form, packages, *conf, script=script),
+        env=environment(packages),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
-    assert ran.returncode == (9 if is_killed else code), ran.stderr
-    return ran
+    assert ran.returncode == code, ran.stderr
+    return ran.stderr
 
 
 def delta_rows(table: Path) -> Iterator[dict[str, Any]]:

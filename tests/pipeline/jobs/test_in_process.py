@@ -124,6 +124,24 @@ def test_a_delta_table_grows_once(
     assert DeltaTable(table).to_pyarrow_table().num_rows == rows.num_rows + 5
 
 
+def test_a_batch_stays_added_when_the_log_of_its_commit_is_gone(
+    here: Any, golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta removes old files of its log after a checkpoint; once the batch was added again then."""
+    store, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+    line = (store, "--to", target, "--format", "delta")
+    with killed_before_notes(monkeypatch):
+        assert here(*line).code == 4
+    place = str(target / "messages")
+    DeltaTable(place).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    DeltaTable(place).create_checkpoint()
+    DeltaTable(place).cleanup_metadata()
+    log = {path.name for path in (target / "messages" / "_delta_log").glob("*.json")}
+    assert log == {"00000000000000000002.json"}
+    assert here(*line).code == 0
+    assert DeltaTable(place).to_pyarrow_table().num_rows == len(places(store))
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("is_first", [True, False])
 def test_spark_continues_what_this_process_began_and_the_other_way(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,20 +17,17 @@ from typing import Any, Final
 import pytest
 
 import rmqtool
-from rmqtool.errors import UnsupportedError
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.pipeline.enums import Form
-from rmqtool.pipeline.jobs.lakehouse import table_settings
 from tests.commands.transcripts import rmqtool as command
 from tests.golden_stores import names, unpack
-from tests.pipeline.cluster import ROOT, family, kill
+from tests.pipeline.cluster import family, kill
+from tests.pipeline.jobs import lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FLEET: Final = int(os.environ.get("RMQTOOL_FLEET", "200"))
 GENERATED: Final = ("basic", "batch", "delay", "transaction", "ipv6", "lmq", "keys-index", "many-files", "crashed")
-DEADLINE_S: Final = 3600
 Key = tuple[str, int]
 
 
@@ -49,25 +45,15 @@ def make_fleet(folder: Path) -> list[Path]:
     return stores
 
 
-@pytest.fixture
-def packages(tmp_path: Path, form: str) -> str:
-    """Where a Spark is that can load the package of a form, if the installed one cannot."""
-    try:
-        table_settings(Form(form), "", {})
-    except UnsupportedError:
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path / "spark")]
-        subprocess.run([*command, "pyspark==4.1.*"], check=True, timeout=DEADLINE_S)
-    return str(tmp_path / "spark")
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lake.install_spark(tmp_path_factory.mktemp("lake"))
 
 
-def export(pattern: str, target: Path, form: str, packages: str) -> subprocess.Popen[str]:
-    # Spark takes a package from the cache of Maven, and fails where that has the package's POM alone.
-    caches = (f"spark.jars.ivy={packages}/ivy", f"spark.driver.extraJavaOptions=-Duser.home={packages}")
-    conf = ("spark.driver.memory=1g", "spark.sql.shuffle.partitions=2", *caches)
-    words = ["--incremental", "--master", "local[2]", *(part for setting in conf for part in ("--conf", setting))]
+def export(pattern: str, target: Path, form: str, packages: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "rmqtool", "export", pattern, "--to", str(target), "--format", form, *words],
-        env={**os.environ, "PYTHONPATH": f"{packages}:{ROOT}"},
+        lake.command_line(pattern, target, form, packages),
+        env=lake.environment(packages),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -76,7 +62,7 @@ def export(pattern: str, target: Path, form: str, packages: str) -> subprocess.P
 
 def killed_when(job: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     """End a job and all its processes at once as soon as something is there."""
-    end = time.monotonic() + DEADLINE_S
+    end = time.monotonic() + lake.DEADLINE_S
     while not reached():
         assert job.poll() is None, job.communicate()
         assert time.monotonic() < end
@@ -85,21 +71,6 @@ def killed_when(job: subprocess.Popen[str], reached: Callable[[], bool]) -> None
     job.communicate(timeout=60)
 
 
-def delta_rows(table: Path) -> Iterator[dict[str, Any]]:
-    from deltalake import DeltaTable
-
-    yield from DeltaTable(str(table)).to_pyarrow_table(columns=["store", "physical_offset", "type"]).to_pylist()
-
-
-def iceberg_rows(table: Path) -> Iterator[dict[str, Any]]:
-    from pyiceberg.table import StaticTable
-
-    newest = max((table / "metadata").glob("v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
-    scan = StaticTable.from_metadata(str(newest)).scan(selected_fields=("store", "physical_offset", "type"))
-    yield from scan.to_arrow().to_pylist()
-
-
-ROWS: Final = {"delta": delta_rows, "iceberg": iceberg_rows}
 COMMIT: Final = {"delta": "_delta_log/*.json", "iceberg": "metadata/snap-*.avro"}
 
 
@@ -125,7 +96,7 @@ def expected_of(target: Path, stores: list[Path]) -> Counter[Key]:
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 def test_a_fleet_ends_with_each_message_once(
-    tmp_path: Path, form: str, packages: str, record_property: Callable[[str, object], None]
+    tmp_path: Path, form: str, packages: Path, record_property: Callable[[str, object], None]
 ) -> None:
     stores = make_fleet(tmp_path / "fleet")
     target, pattern = tmp_path / "lake", f"{tmp_path}/fleet/*"
@@ -141,10 +112,10 @@ def test_a_fleet_ends_with_each_message_once(
     before, grown = 0, list[Path]()
     for run in range(2):
         job = export(pattern, target, form, packages)
-        _, err = job.communicate(timeout=DEADLINE_S)
+        _, err = job.communicate(timeout=lake.DEADLINE_S)
         assert job.returncode == 0, err
         expected = expected_of(target, stores)
-        assert messages_in(ROWS[form](table)) == expected
+        assert messages_in(lake.ROWS[form](table)) == expected
         assert set(expected.values()) == {1}
         if run == 0:
             words = ("--topic", "Audit", "--queue-id", "0", "--body", "more", "--count", "3", "--end", "clean")
