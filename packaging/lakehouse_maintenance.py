@@ -59,7 +59,7 @@ def statements(form: str, target: str, table: str, namespace: str, keep_days: fl
     if form == "delta":
         place = f"delta.`{target}/{table}`"
         return [f"OPTIMIZE {place}", f"VACUUM {place} RETAIN {keep_days * 24:.0f} HOURS"]
-    name = ".".join(f"`{part}`" for part in (*filter(None, namespace.split(".")), table))
+    name = ".".join(f"`{part}`" for part in ("rmqtool", *filter(None, namespace.split(".")), table))
     now = datetime.now(UTC)
     oldest, orphans = (
         f"TIMESTAMP '{now - timedelta(days=days):%Y-%m-%d %H:%M:%S.%f}'"

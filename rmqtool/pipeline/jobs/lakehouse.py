@@ -166,10 +166,9 @@ class LakeTable:
             if added is not None:
                 return added
             branch = f"{BRANCH}{uuid.uuid4().hex}"
-            changed = table.manageSnapshots()
             for left in [str(ref) for ref in table.refs() if str(ref).startswith(BRANCH)]:
-                changed = changed.removeBranch(left)
-            changed.createBranch(branch).commit()
+                table.manageSnapshots().removeBranch(left).commit()
+            table.manageSnapshots().createBranch(branch).commit()
             # Iceberg brings the rows of a partition together by itself.
             appender = rows.writeTo(f"{name}.`branch_{branch}`")
             appender.option(f"snapshot-property.{MANIFEST}", json.dumps(manifest)).append()
