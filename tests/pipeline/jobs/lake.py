@@ -95,9 +95,9 @@ def command_line(
 def export(
     stores: Path | str, target: Path, form: str, packages: Path, *conf: str, script: str | None = None, code: int = 0
 ) -> str:
-    """Run an export, which must end with an exit code; what it wrote to its standard error."""
+    """Run an export by topic, which must end with an exit code; what it wrote to its standard error."""
     ran = subprocess.run(
-        command_line(stores, target, form, packages, *conf, script=script),
+        [*command_line(stores, target, form, packages, *conf, script=script), "--partition-by", "topic"],
         env=environment(packages),
         capture_output=True,
         text=True,

@@ -65,7 +65,8 @@ def grow(store: Path, *words: object) -> None:
 
 
 def export_here(store: Path, target: Path, form: str) -> None:
-    assert command("export", store, "--to", target, "--format", form, "--incremental").code == 0
+    words = ("--incremental", "--partition-by", "topic")
+    assert command("export", store, "--to", target, "--format", form, *words).code == 0
 
 
 def expected_of(store: Path) -> Counter[Any]:
