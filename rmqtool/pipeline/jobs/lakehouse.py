@@ -210,7 +210,8 @@ class LakeTable:
             )
         java: Any = session._jvm  # noqa: SLF001 - Spark's SQL has no commit of several changes
         try:
-            table = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, name)  # noqa: SLF001
+            of_iceberg = java.org.apache.iceberg.spark.Spark3Util
+            table = of_iceberg.loadIcebergTable(session._jsparkSession, name)  # noqa: SLF001
         except AnalysisException as error:
             raise RefusedError(
                 f"{name}: there is no such table, but this target has exported {number} batches into it; if it is in "
