@@ -182,7 +182,7 @@ class Campaign:
             )
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        from tests.pipeline.jobs.test_lakehouse import ROWS
+        from tests.pipeline.jobs.lake import ROWS
 
         table = f"{self.target}/messages"
         if self.form in ROWS:

@@ -82,7 +82,7 @@ def test_spark_submit_takes_the_line(jvm: Any, line: str) -> None:
 
 def test_files_that_the_page_names_are_there() -> None:
     names = re.findall(r"packaging/[\w./-]+\w", PAGE)
-    assert {Path(name).suffix for name in names} == {".spark", ".yaml"}
+    assert {Path(name).suffix for name in names} == {".py", ".spark", ".yaml"}
     assert [name for name in names if not (ROOT / name).is_file()] == []
 
 
