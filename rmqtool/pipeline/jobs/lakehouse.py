@@ -169,6 +169,7 @@ class LakeTable:
             for left in [str(ref) for ref in table.refs() if str(ref).startswith(BRANCH)]:
                 table.manageSnapshots().removeBranch(left).commit()
             table.manageSnapshots().createBranch(branch).commit()
+            session.sql(f"REFRESH TABLE {name}")  # Iceberg's cache may hold a copy that has no such branch
             # Iceberg brings the rows of a partition together by itself.
             appender = rows.writeTo(f"{name}.`branch_{branch}`")
             appender.option(f"snapshot-property.{MANIFEST}", json.dumps(manifest)).append()

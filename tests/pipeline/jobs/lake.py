@@ -49,6 +49,8 @@ REWRITE = "CALL rmqtool.system.rewrite_data_files(table => 'messages', options =
 append, written = DataFrameWriterV2.append, []
 
 def rewritten(writer):
+    if not written:
+        writer._spark.sql("REFRESH TABLE rmqtool.messages")
     append(writer)
     written.append(None if written else writer._spark.sql(REWRITE).collect())
 
@@ -56,7 +58,10 @@ DataFrameWriterV2.append = rewritten
 atexit.register(lambda: sys.stderr.write(f"written {len(written)} times"))
 run(sys.argv[1:])
 """
-"""Runs a command line that finds the files of its Iceberg table rewritten, once it has written its batch."""
+"""Runs a command line that finds the files of its Iceberg table rewritten, once it has written its batch.
+
+Spark's cache has dropped the table before, as it does after a time, and holds another copy than the export.
+"""
 
 
 def install_spark(folder: Path) -> Path:

@@ -179,7 +179,8 @@ def test_maintenance_leaves_each_message_once(packages: Path, tmp_path: Path, st
 
     grow(store)
     if form == "iceberg":
-        assert "written 2 times" in lake.export(store, target, form, packages, script=lake.REWRITTEN)
+        lasting = "spark.sql.catalog.rmqtool.cache.expiration-interval-ms=-1"
+        assert "written 2 times" in lake.export(store, target, form, packages, lasting, script=lake.REWRITTEN)
     else:
         lake.export(store, target, form, packages)
     assert rows_of(form, table) == expected_of(store)
