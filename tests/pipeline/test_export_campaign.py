@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.export_campaign import TARGETS, campaign_in
+from tests.pipeline.export_campaign import LIVE, TARGETS, campaign_in
+from tests.pipeline.jobs.lake import install_spark
 from tests.remote.s3_server import require_server
 
 pytestmark = pytest.mark.spark
+FORMS = ("delta", "iceberg")
+FLEET = int(os.environ.get("RMQTOOL_FLEET", "200"))
 KILLS = int(os.environ.get("RMQTOOL_KILLS", "50"))
 
 
@@ -34,8 +35,17 @@ def test_a_campaign_of_kills_leaves_each_row_once(
 ) -> None:
     if target == "s3":
         require_server()
-    if target in ("delta", "iceberg"):  # no package of them is known for the newest Spark
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path / "spark")]
-        subprocess.run([*command, "pyspark==4.1.*"], check=True)
+    if target in FORMS:
+        install_spark(tmp_path)
     with campaign_in(tmp_path / "campaign", target, tmp_path) as campaign:
         record_property("figure", campaign.run(KILLS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_a_fleet_beside_live_brokers_ends_with_each_business_message_once(
+    tmp_path: Path, form: str, record_property: Callable[[str, object], None]
+) -> None:
+    install_spark(tmp_path)
+    with campaign_in(tmp_path / "campaign", form, tmp_path, FLEET - len(LIVE)) as campaign:
+        record_property("figure", campaign.run(20, batches=20))

@@ -17,32 +17,15 @@ from typing import Any, Final
 import pytest
 
 import rmqtool
-from rmqtool.fixtures.recipe import make_store
-from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool as command
-from tests.golden_stores import names, unpack
 from tests.pipeline.cluster import family, kill
+from tests.pipeline.export_campaign import make_fleet
 from tests.pipeline.jobs import lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FLEET: Final = int(os.environ.get("RMQTOOL_FLEET", "200"))
-GENERATED: Final = ("basic", "batch", "delay", "transaction", "ipv6", "lmq", "keys-index", "many-files", "crashed")
 Key = tuple[str, int]
-
-
-def make_fleet(folder: Path) -> list[Path]:
-    """Golden stores and generated ones, half of each; none whose log a damage made unreadable for brokers."""
-    healthy = [name for name in names() if "damage" not in name]
-    golden = [unpack(name, folder) for name in healthy[: FLEET // 2]]
-    stores = list(golden)
-    while len(stores) < FLEET:
-        number = len(stores) - len(golden)
-        recipe = RECIPES[GENERATED[number % len(GENERATED)]]
-        path = folder / f"generated-{number:03}"
-        make_store(recipe, path, "5.5.0", seed=number)
-        stores.append(path)
-    return stores
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +81,7 @@ def expected_of(target: Path, stores: list[Path]) -> Counter[Key]:
 def test_a_fleet_ends_with_each_message_once(
     tmp_path: Path, form: str, packages: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    stores = make_fleet(tmp_path / "fleet")
+    stores = make_fleet(tmp_path / "fleet", FLEET)
     target, pattern = tmp_path / "lake", f"{tmp_path}/fleet/*"
     table, notes = target / "messages", target / "_rmqtool" / "messages"
     started = time.monotonic()
