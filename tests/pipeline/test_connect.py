@@ -40,10 +40,11 @@ def rows_of(store: Path, table: str) -> int:
 def test_tables_and_findings_are_read_by_connect(golden: Unpacked, tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*pip, "--target", tmp_path / "client", *CLIENT], check=True)
+    path = [str(ROOT), str(tmp_path / "client"), os.environ.get("PYTHONPATH", "")]  # it may name another Spark
     store = golden("5.5.0-damage-flip-body-middle-file")
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT, store],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path / 'client'}", "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYTHONPATH": ":".join(path), "PYSPARK_PYTHON": sys.executable},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -36,7 +36,7 @@ BRANCH: Final = "rmqtool-"
 """First part of the name of a branch that holds a batch before the table does."""
 ATTEMPTS: Final = 3
 """How often a batch is written to an Iceberg table to which others write meanwhile."""
-_PACKAGES: Final[Mapping[Form, Mapping[str, str]]] = {
+PACKAGES: Final[Mapping[Form, Mapping[str, str]]] = {
     Form.ICEBERG: {"4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"},
     Form.DELTA: {
         "4.1": "io.delta:delta-spark_4.1_2.13:4.4.0",
@@ -70,7 +70,7 @@ def table_settings(form: Form, target: str, given: Mapping[str, str]) -> dict[st
     if _MARK[form] not in packages + given.get("spark.jars", ""):
         import pyspark
 
-        by_version = _PACKAGES[form]
+        by_version = PACKAGES[form]
         version, newest = ".".join(pyspark.__version__.split(".")[:2]), list(by_version)[-1]
         if version not in by_version:
             raise UnsupportedError(

@@ -64,13 +64,13 @@ Spark's cache has dropped the table before, as it does after a time, and holds a
 """
 
 
-def install_spark(folder: Path) -> Path:
+def install_spark(folder: Path, requirement: str = SPARK) -> Path:
     """A directory with a Spark for which both forms have packages; `RMQTOOL_LAKE` names one that is there."""
     kept = os.environ.get("RMQTOOL_LAKE")
     if kept:
         return Path(kept)
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder / "spark")]
-    subprocess.run([*command, SPARK], check=True, timeout=DEADLINE_S)
+    subprocess.run([*command, requirement], check=True, timeout=DEADLINE_S)
     return folder / "spark"
 
 

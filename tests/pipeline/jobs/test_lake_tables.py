@@ -20,7 +20,7 @@ import rmqtool
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.pipeline.enums import Form
-from rmqtool.pipeline.jobs.lakehouse import _PACKAGES
+from rmqtool.pipeline.jobs.lakehouse import PACKAGES
 from tests.commands.transcripts import rmqtool as command
 from tests.pipeline.cluster import ROOT
 from tests.pipeline.jobs import lake
@@ -132,7 +132,7 @@ def test_the_merge_of_the_page_keeps_each_message_once(packages: Path, tmp_path:
     keys = Counter((row["topic"], row["identity"]) for row in rows)
     assert max(keys.values()) > 2
 
-    conf = {"spark.jars.packages": _PACKAGES[Form(form)]["4.1"], "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
+    conf = {"spark.jars.packages": PACKAGES[Form(form)]["4.1"], "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
     first = []
     if form == "delta":
         conf["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
@@ -250,4 +250,4 @@ def test_a_catalog_of_its_own(packages: Path, tmp_path: Path, store: Path, catal
 def test_the_script_asks_for_the_packages_of_the_export() -> None:
     scope: dict[str, Any] = {"__name__": "script"}
     exec(compile(SCRIPT.read_text("utf-8"), SCRIPT, "exec"), scope)  # noqa: S102 - a script of ours
-    assert {form: dict(_PACKAGES[Form(form)]) for form in FORMS} == scope["PACKAGES"]
+    assert {form: dict(PACKAGES[Form(form)]) for form in FORMS} == scope["PACKAGES"]
