@@ -169,6 +169,8 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
 
     table = request.options["table"]
     demand_growing(table)
+    messages = messages_of(context)
+    messages.interrupted = "the next run adds what this one did not"
     target, is_local = request.place()
     stores, now_ms = checked_stores(request.options), time.time_ns() // 1_000_000
 
@@ -192,7 +194,8 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
     if is_done:
         added = growing.added
     elif new_bytes is not None and new_bytes <= LOG_BYTES_MAX and can_write(request.form) and not is_chosen:
-        growing, added = run_in(LocalFiles())
+        with messages.progress("export", total=lambda: new_bytes):
+            growing, added = run_in(LocalFiles())
     else:
         from rmqtool.pipeline.session import require_pyspark
 
@@ -200,14 +203,14 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
         place = LocalFiles().spark_path(target) if is_local else target
         more = table_settings(request.form, place, settings_of(request.conf))
         conf = [*(request.conf or ()), *(f"{name}={value}" for name, value in more.items())]
-        with spark(request.master, conf, messages_of(context), "export") as session:
+        with spark(request.master, conf, messages, "export") as session:
             growing, added = run_in(LocalFiles(session) if is_local else HadoopFiles.open(session, target), session)
     left = {label: count for label, count in growing.unflushed.items() if count}
     unflushed_bytes = sum(left.values())
     if left:
         others = len(left) - 1
         where = next(iter(left)) + (f" and {counted(others, 'other store')}" if others else "")
-        messages_of(context).warn(
+        messages.warn(
             f"{where}: {counted(unflushed_bytes, 'byte')} at the end of the log were not exported, because a broker "
             "may use the store and has not flushed them; the next run adds them"
         )

@@ -6,8 +6,10 @@ Folders, names of columns and notes are those that Spark writes, so that either 
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -45,19 +47,24 @@ def save_parquet(rows: pa.RecordBatchReader, partition_by: Sequence[str], folder
     counted = _Counted(rows, partition_by)
     Path(folder).mkdir(parents=True, exist_ok=True)
     try:
-        ds.write_dataset(
-            counted.reader(),
-            folder,
-            format="parquet",
-            partitioning=ds.partitioning(pa.schema(counted.folders), flavor="hive"),
-            basename_template=f"part-{uuid.uuid4()}-{{i}}.parquet",
-            existing_data_behavior="overwrite_or_ignore",
-            max_partitions=PARTITIONS_MAX,
-            max_open_files=OPEN_FILES,
-            max_rows_per_group=ROWS_OF_GROUP,
+        counted.consume(
+            lambda reader: ds.write_dataset(
+                reader,
+                folder,
+                format="parquet",
+                partitioning=ds.partitioning(pa.schema(counted.folders), flavor="hive"),
+                basename_template=f"part-{uuid.uuid4()}-{{i}}.parquet",
+                existing_data_behavior="overwrite_or_ignore",
+                max_partitions=PARTITIONS_MAX,
+                max_open_files=OPEN_FILES,
+                max_rows_per_group=ROWS_OF_GROUP,
+            )
         )
-    except OSError as error:
-        raise WriteError(f"{folder}: {error}") from error
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise WriteError(f"{folder}: {error}") from error
+        raise
     return counted.row_count
 
 
@@ -82,7 +89,7 @@ def append_delta(
     from deltalake.exceptions import DeltaError
 
     counted = _Counted(rows, partition_by)
-    reader, folders = counted.reader(), [field.name for field in counted.folders]
+    folders = [field.name for field in counted.folders]
     properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(notes)},
         max_commit_retries=0,
@@ -90,11 +97,12 @@ def append_delta(
     )
     try:
         if not DeltaTable.is_deltatable(place):
-            DeltaTable.create(place, reader.schema, mode="ignore", partition_by=folders or None)
+            DeltaTable.create(place, counted.schema, mode="ignore", partition_by=folders or None)
         table = DeltaTable(place)
         if is_there():
             return 0
-        write_deltalake(table, reader, mode="append", schema_mode="merge", commit_properties=properties)
+        options: Any = {"mode": "append", "schema_mode": "merge", "commit_properties": properties}
+        counted.consume(lambda reader: write_deltalake(table, reader, **options))
     except (OSError, DeltaError) as error:
         raise WriteError(f"{place}: {error}") from error
     return counted.row_count
@@ -118,21 +126,47 @@ class _Counted:
         self._rows, self._partition_by = rows, partition_by
         self.row_count = 0
         self.folders = [_folder_field(rows.schema, name) for name in partition_by]
+        own = [field for field in self.folders if field.name not in rows.schema.names]
+        self.schema = pa.schema([*rows.schema, *own])
+        self._error: BaseException | None = None
 
-    def reader(self) -> pa.RecordBatchReader:
-        """The rows, once."""
-        own = [field for field in self.folders if field.name not in self._rows.schema.names]
-        schema = pa.schema([*self._rows.schema, *own])
-        return pa.RecordBatchReader.from_batches(schema, self._batches(schema))
+    def consume(self, write: Callable[[pa.RecordBatchReader], object]) -> None:
+        """Have a library write the rows, once.
 
-    def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        It does so in a thread: neither pyarrow nor delta-rs lets ^C through before all is written, and delta-rs hands
+        no more than the text on of an error that comes while it reads.
+        """
+        with ThreadPoolExecutor(1) as thread:
+            writing = thread.submit(write, pa.RecordBatchReader.from_batches(self.schema, self._batches()))
+            try:
+                writing.result()
+            except KeyboardInterrupt as error:
+                self._error = error
+                raise
+            except Exception as error:
+                raise self._error or error from error
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        rows = self._with_folders()
+        while self._error is None:
+            try:
+                batch = next(rows)
+            except StopIteration:
+                return
+            except BaseException as error:
+                self._error = error
+                raise
+            yield batch
+        raise self._error
+
+    def _with_folders(self) -> Iterator[pa.RecordBatch]:
         for batch in self._rows:
             self.row_count += batch.num_rows
             columns = {name: batch[name] for name in batch.schema.names}
             for name, field in zip(self._partition_by, self.folders, strict=True):
                 if field.name not in columns:
                     columns[field.name] = _folders(batch, name)
-            yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+            yield pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
 
 def _folder_field(schema: pa.Schema, name: str) -> pa.Field:

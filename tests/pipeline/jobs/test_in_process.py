@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -17,6 +21,7 @@ from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.jobs import in_process
 from rmqtool.pipeline.jobs.in_process import _time_folder, append_delta, can_write
 from rmqtool.pipeline.jobs.target_files import LocalFiles
+from rmqtool.pipeline.stores import read_messages
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
 from tests.pipeline.jobs.test_incremental import grow, no_spark, offsets_in
@@ -90,6 +95,43 @@ def test_files_that_a_kill_left_are_moved_without_spark(
         assert here(store, "--to", target).code == 4
     assert here(store, "--to", target).code == 0
     assert offsets_in(target / "messages") == places(store)
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_an_interrupted_run_leaves_nothing_and_the_next_one_adds_all(
+    here: Any, golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    store, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+    line = (store, "--to", target, "--format", form)
+
+    def read(options: Mapping[str, str]) -> pa.RecordBatchReader:
+        rows = read_messages(options)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            batch = rows.read_next_batch()
+            yield batch
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000):
+                time.sleep(0.01)
+                yield batch
+
+        return pa.RecordBatchReader.from_batches(rows.schema, batches())
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rmqtool.pipeline.jobs.incremental.read_messages", read)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+        stopped = here(*line, "--progress", "json")
+        signal.signal(signal.SIGINT, before)
+    assert stopped.code == 130, stopped.err
+    *progress, words = stopped.err.splitlines()
+    assert {json.loads(line)["phase"] for line in progress} == {"export"}
+    assert words == "rmqtool: interrupted; the next run adds what this one did not"
+    assert not list(target.rglob("*.parquet"))
+    assert json.loads(here(*line).out)["rows"] == len(places(store))
+    if form == "parquet":
+        assert offsets_in(target / "messages") == places(store)
+    else:
+        assert DeltaTable(str(target / "messages")).to_pyarrow_table().num_rows == len(places(store))
 
 
 def test_nothing_is_added_to_a_delta_table_that_grew_meanwhile(golden: Unpacked, tmp_path: Path) -> None:
