@@ -201,6 +201,31 @@ def test_spark_continues_what_this_process_began_and_the_other_way(
     assert tables[0] >= {folder for folder in tables[1] if "Audit" not in folder}
 
 
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_a_log_whose_disk_is_away_is_continued_when_it_is_back(
+    here: Any, golden_copy: Unpacked, tmp_path: Path, *, is_mounted: bool
+) -> None:
+    """The others grow meanwhile with `--accept-loss`; the directory of the log is empty, or is not there."""
+    stores = [golden_copy(name) for name in ("5.5.0-many-files", "5.5.0-clean-basic")]
+    line = (*stores, "--to", tmp_path / "out")
+    assert here(*line).code == 0
+    log, away = stores[0] / "commitlog", tmp_path / "away"
+    log.rename(away)
+    if is_mounted:
+        log.mkdir()
+    grow(stores[1])
+    refused = here(*line)
+    assert refused.code == 5, refused.err
+    assert str(stores[0]) in refused.err
+    assert json.loads(here(*line, "--accept-loss").out)["rows"] == 5
+    if is_mounted:
+        log.rmdir()
+    away.rename(log)
+    grow(stores[0])
+    assert json.loads(here(*line).out)["rows"] == 5
+    assert offsets_in(tmp_path / "out" / "messages") == sorted([*places(stores[0]), *places(stores[1])])
+
+
 def test_what_cannot_be_partitioned_is_told_in_one_line(here: Any, golden: Unpacked, tmp_path: Path) -> None:
     for name, said in (("none", "no column"), ("properties", "lists")):
         ran = here(
