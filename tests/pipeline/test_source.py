@@ -228,6 +228,18 @@ def test_a_table_of_the_catalog_has_the_options_of_its_definition(spark: SparkSe
         spark.sql("DROP TABLE entries")
 
 
+def test_a_query_of_a_table_of_the_catalog_can_have_more_options(spark: SparkSession, golden: Unpacked) -> None:
+    path = golden("5.5.0-clean-basic")
+    spark.sql(f"CREATE TABLE kept USING `rocketmq-store` OPTIONS (path '{path}', profile 'properties')")
+    try:
+        rows = spark.read.option("topics", "Audit").table("kept").select("topic", "properties").collect()
+        assert len(rows) == len(table_rows(path, topics="Audit")) > 0
+        assert {row["topic"] for row in rows} == {"Audit"}
+        assert spark.table("kept").count() == len(table_rows(path)) > len(rows)
+    finally:
+        spark.sql("DROP TABLE kept")
+
+
 def test_a_table_of_the_catalog_with_columns_says_how_it_gets_a_path(spark: SparkSession, golden: Unpacked) -> None:
     spark.sql(f"CREATE TABLE bare (topic STRING) USING `rocketmq-store` OPTIONS (path '{golden('5.5.0-clean-basic')}')")
     try:
