@@ -34,7 +34,8 @@ from rmqtool.repair.recover.log_steps import TAIL
 from rmqtool.sides.kinds import FORECAST, side_kinds, unread_files
 from rmqtool.sides.unread import ReadBy, UnreadFiles
 from rmqtool.store.checkpoint_file import readable_checkpoint, shows_index
-from rmqtool.store.config.config_json import TOPICS, ConfigState, named_topics
+from rmqtool.store.config.config_json import ConfigState, named_topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.file_kinds import FileKind

@@ -13,7 +13,7 @@ from rmqtool.errors import RmqtoolError
 from rmqtool.forecast import load
 from rmqtool.forecast.load import LoadFailure
 from rmqtool.sides.unread import UnreadFiles
-from rmqtool.store.config.config_json import TOPICS
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Store, is_log_file_size_known
 from rmqtool.store.dledger_files import with_dledger_log

@@ -18,7 +18,8 @@ from rmqtool.formats.controller import EPOCHS, agreed_end
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.sides.controller import BACKUP, read_epochs
 from rmqtool.sides.unread import UnreadFiles
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, GROUPS, TOPICS, ConfigFile, ConfigState
+from rmqtool.store.config.config_json import ConfigFile, ConfigState
+from rmqtool.store.config.config_kinds import CONFIG_KINDS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, kind_of
@@ -27,7 +28,9 @@ from rmqtool.store.view import Entry
 
 _EPOCHS: Final = "epochs"
 _NUMBERS: Final = re.compile(r"-?[0-9]{1,19} -?[0-9]{1,19}", re.ASCII)
-CONFIG_FILES: Final = (TOPICS, GROUPS, CONSUMER_OFFSETS, DELAY_OFFSETS)
+_COMPARED: Final = [kind for kind in CONFIG_KINDS if kind.is_compared]
+CONFIG_FILES: Final = tuple(kind.path for kind in sorted(_COMPARED, key=lambda kind: kind.table == "offsetTable"))
+"""Offsets last, as manifests have them."""
 VALUE_MAX: Final = 2000
 """Characters of a configuration entry up to which it is kept as it is; a longer one is kept as its digest."""
 _VERSION: Final = "dataVersion"

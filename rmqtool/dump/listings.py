@@ -31,7 +31,8 @@ from rmqtool.sides.rocksdb_tables import DIRECTORY, SideDatabase
 from rmqtool.sides.timer.loaded import load_timer, timer_files, timer_queue
 from rmqtool.sides.timer.waiting import timer_due_ms
 from rmqtool.sides.transactions import half_messages
-from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets
+from rmqtool.store.config.config_json import delay_offsets
+from rmqtool.store.config.config_kinds import DELAY_OFFSETS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb_files import has_to_open
 from rmqtool.store.file_kinds import FileKind

@@ -18,13 +18,14 @@ from typing import Final
 
 from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.errors import UnreadableError
-from rmqtool.evidence.config_shapes import names_in_config
 from rmqtool.evidence.hash_text import text_with_hash
+from rmqtool.evidence.rebuild_config import names_in_config
 from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.formats.java_text import java_hash
 from rmqtool.scan.log import open_log
 from rmqtool.scan.rules import Verdict
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, SIZE_MAX, TOPICS
+from rmqtool.store.config.config_json import SIZE_MAX
+from rmqtool.store.config.config_kinds import STORED
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
@@ -75,7 +76,7 @@ class BundleNames:
             if depth is not None and len(parts) > depth:
                 self._know([parts[depth].encode("utf-8", "surrogateescape")])
         self._know(topic.encode("utf-8", "surrogateescape") for topic, _ in queue_names(store))
-        for config in StoreConfigs(store.view).of(TOPICS, GROUPS, CONSUMER_OFFSETS).values():
+        for config in StoreConfigs(store.view).of(*STORED).values():
             if config.is_database:  # which has checksums of its own
                 self._know(_words(names_in_config(config.path, json.dumps(config.value).encode())))
         places: Counter[bytes] = Counter()

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import UnreadableError, UnsupportedError, WriteError
-from rmqtool.evidence.config_shapes import Rebuild, shape_of
 from rmqtool.evidence.pseudonyms import Pseudonyms
+from rmqtool.evidence.rebuild_config import Rebuild, shape_of
 from rmqtool.evidence.redact_log import CHUNK, read_or_zeros, redact_log, redact_records
 from rmqtool.evidence.redact_record import masked
 from rmqtool.evidence.redact_units import KINDS, redact_numbers

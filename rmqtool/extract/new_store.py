@@ -23,7 +23,8 @@ from rmqtool.repair.machine.output import check_output
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.new_store import new_store
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, config_bytes
+from rmqtool.store.config.config_json import config_bytes
+from rmqtool.store.config.config_kinds import CONFIG_KINDS, Join
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Settings, Store
 from rmqtool.store.sink import DirectorySink
@@ -134,38 +135,36 @@ def moved(record: ChosenRecord, physical_offset: int) -> bytearray:
     return bytearray(with_record_crc(bytes(raw))) if stored_record_crc(record.raw) is not None else raw
 
 
-_TABLES: Final = {TOPICS: "topicConfigTable", GROUPS: "subscriptionGroupTable", CONSUMER_OFFSETS: "offsetTable"}
-
-
 def config_files(stores: Sequence[Store], names: Collection[str], *, with_offsets: bool) -> dict[str, bytes]:
     """Contents by path; a file that no store has is left out.
 
-    Where several stores know a topic, the entry with more queues counts; of a group the first one; of the consumer
-    offsets of a queue the highest.
+    Where several stores have an entry, `ConfigKind.join` says which counts.
 
     Args:
         names: topics of the new store.
         with_offsets: whether consumers continue where they were.
     """
-    joins: dict[str, Callable[[Any, Any], Any]] = {
-        TOPICS: lambda first, second: max(first, second, key=_queue_count),
-        GROUPS: lambda first, _second: first,
+    joins: dict[Join, Callable[[Any, Any], Any]] = {
+        Join.MOST_QUEUES: lambda first, second: max(first, second, key=_queue_count),
+        Join.FIRST: lambda first, _second: first,
+        Join.HIGHEST_OFFSETS: _highest,
     }
-    if with_offsets:
-        joins[CONSUMER_OFFSETS] = _highest
     contents: dict[str, bytes] = {}
-    for path, join in joins.items():
-        configs = [config.value for store in stores if (config := read_config(store.view, path)).value is not None]
+    for kind in CONFIG_KINDS:
+        if kind.join is None or (kind.join is Join.HIGHEST_OFFSETS and not with_offsets):
+            continue
+        join = joins[kind.join]
+        configs = [config.value for store in stores if (config := read_config(store.view, kind.path)).value is not None]
         table: dict[str, Any] = {}
         for value in configs:
-            entries = value.get(_TABLES[path])
+            entries = value.get(kind.table)
             for key, entry in entries.items() if isinstance(entries, dict) else ():
                 name = str(key)
-                if isinstance(entry, dict) and (path == GROUPS or name.partition("@")[0] in names):
+                if isinstance(entry, dict) and (not kind.by_topic or name.partition("@")[0] in names):
                     table[name] = join(table[name], entry) if name in table else entry
         if configs:
             kept = {name: value for name, value in configs[0].items() if name == "dataVersion"}
-            contents[path] = config_bytes({**kept, _TABLES[path]: table})
+            contents[kind.path] = config_bytes({**kept, kind.table: table})
     return contents
 
 

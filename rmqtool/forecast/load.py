@@ -19,7 +19,8 @@ from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.sides.controller import read_epochs
 from rmqtool.store.config import config_json
-from rmqtool.store.config.config_json import TRANSACTION_METRICS, ConfigFile, ConfigState, batch_topics
+from rmqtool.store.config.config_json import ConfigFile, ConfigState, batch_topics
+from rmqtool.store.config.config_kinds import CONFIG_KINDS, TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Segment, Store
@@ -191,7 +192,7 @@ def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) 
         why = "neither it nor its .bak can be read" if config.state is ConfigState.BROKEN else ".bak is not JSON"
         raise LoadFailure(f"{path}: {why}")
     for topic in _nameless_topics(rules, configs):
-        raise LoadFailure(f"{config_json.TOPICS}: the entry of topic {topic} has no topicName")
+        raise LoadFailure(f"{TOPICS}: the entry of topic {topic} has no topicName")
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
     why_not = read_epochs(store.view).why_not if rules.timer and store.files.get(FileKind.CONTROLLER) else None
@@ -215,14 +216,13 @@ def demand_openable_files(store: Store, rules: BrokerRules, configs: StoreConfig
     read = {"compaction/position-checkpoint"} if rules.compaction else set()
     if rules.rocksdb_side_store:
         read.add("rocksdbstore/CURRENT")
-    copies = set()
-    for path, config in _loaded_configs(store, rules, configs).items():
-        if not config.is_database:
-            read.add(path)
-            copies |= {f"{path}.bak"} if config.state is not ConfigState.READ else set()
-    if rules.loads_transaction_metrics:  # and starts without them
-        is_read = configs.of(TRANSACTION_METRICS)[TRANSACTION_METRICS].state is ConfigState.READ
-        read |= {TRANSACTION_METRICS} if is_read else {TRANSACTION_METRICS, f"{TRANSACTION_METRICS}.bak"}
+    copies = set[str]()
+    for is_required in (True, False):
+        for path, config in _loaded_configs(store, rules, configs, is_required=is_required).items():
+            if not config.is_database:
+                read.add(path)
+                if config.state is not ConfigState.READ:
+                    (copies if is_required else read).add(f"{path}.bak")
     for path, node in sorted(nodes.items()):
         if node.kind is EntryKind.FIFO and path in written | read | copies:
             raise LoadFailure(f"{node.not_a_file}: a broker that opens it waits without end")
@@ -238,25 +238,31 @@ def blocking_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) ->
     readable = (ConfigState.READ, ConfigState.UNREADABLE)
     return {
         path: config
-        for path, config in _loaded_configs(store, rules, configs).items()
+        for path, config in _loaded_configs(store, rules, configs, is_required=True).items()
         if config.state not in readable and config.is_backup_broken and not config.is_database
     }
 
 
-def _loaded_configs(store: Store, rules: BrokerRules, configs: StoreConfigs) -> dict[str, ConfigFile]:
-    of_timer = (config_json.TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
-    own = (config_json.ORDERED_CONSUMPTION, config_json.QUEUE_MAPPING) if rules.pop else ()
-    return configs.of(*config_json.STORED, config_json.DELAY_OFFSETS, config_json.CONSUMER_FILTERS, *own, *of_timer)
+def _loaded_configs(
+    store: Store, rules: BrokerRules, configs: StoreConfigs, *, is_required: bool
+) -> dict[str, ConfigFile]:
+    """The configuration files that a broker loads: those with which it may not start, or the others."""
+
+    def is_on(rule: str | None) -> bool:
+        return rule is None or bool(getattr(rules, rule) and (rule != "timer" or store.settings.runs_timer))
+
+    loadings = {kind.path: kind.loading for kind in CONFIG_KINDS if kind.loading is not None}
+    return configs.of(*(path for path, one in loadings.items() if one.is_required is is_required and is_on(one.rule)))
 
 
 def do_topics_prevent_start(store: Store, rules: BrokerRules) -> bool:
     """True if a broker does not start because of the file of its topics, or of the backup."""
     configs = StoreConfigs(store.view)
-    return config_json.TOPICS in blocking_configs(store, rules, configs) or bool(_nameless_topics(rules, configs))
+    return TOPICS in blocking_configs(store, rules, configs) or bool(_nameless_topics(rules, configs))
 
 
 def _nameless_topics(rules: BrokerRules, configs: StoreConfigs) -> list[str]:
-    config = configs.of(config_json.TOPICS)[config_json.TOPICS] if rules.demands_topic_names else None
+    config = configs.of(TOPICS)[TOPICS] if rules.demands_topic_names else None
     if config is None or config.is_database:
         return []
     return [topic for topic, name in config_json.misnamed_topics(config).items() if name is None]

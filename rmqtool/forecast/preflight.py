@@ -37,7 +37,8 @@ from rmqtool.scan.rules import Verdict
 from rmqtool.sides.timer.waiting import waiting_messages
 from rmqtool.sides.unread import ReadBy, UnreadFiles, read_by_after
 from rmqtool.store.config.broker_conf import BrokerConf
-from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
+from rmqtool.store.config.config_json import compacted_topics, topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb_files import is_rocksdb_used
 from rmqtool.store.directory import Segment, Store

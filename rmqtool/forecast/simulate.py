@@ -32,7 +32,8 @@ from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, DEFAULT_FILE_UNITS, UN
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config.config_json import TOPICS, topics, whole_topics
+from rmqtool.store.config.config_json import topics, whole_topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import QueueFiles, QueueRoles, Segment, Store

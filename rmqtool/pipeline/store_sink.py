@@ -39,7 +39,8 @@ from rmqtool.repair.derived.result import BuildOptions
 from rmqtool.repair.machine.disk import Metadata
 from rmqtool.repair.machine.root import Root
 from rmqtool.repair.new_store import new_store
-from rmqtool.store.config.config_json import TOPICS, config_bytes, topic_entry
+from rmqtool.store.config.config_json import config_bytes, topic_entry
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.directory import Settings
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.sizes import DEFAULT_QUEUE_FILE_SIZE

@@ -21,7 +21,8 @@ from rmqtool.formats.queue_name import QueueName
 from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.sides import compaction
-from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
+from rmqtool.store.config.config_json import compacted_topics, topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind

@@ -26,7 +26,8 @@ from rmqtool.repair.machine.steps import Remove, Step, create_file, replace_file
 from rmqtool.scan.runner import OnProgress
 from rmqtool.sides.delays import DelayLevel, delay_levels, shown_delays
 from rmqtool.store.config.broker_conf import BrokerConf
-from rmqtool.store.config.config_json import DELAY_OFFSETS, ConfigState, delay_offsets
+from rmqtool.store.config.config_json import ConfigState, delay_offsets
+from rmqtool.store.config.config_kinds import DELAY_OFFSETS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, kind_of

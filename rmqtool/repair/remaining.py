@@ -21,7 +21,7 @@ from rmqtool.repair.machine.plan import PlannedRepair, Remaining
 from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.scan.row_cache import RowCache
 from rmqtool.sides.kinds import PLANS, side_kinds
-from rmqtool.store.config.config_json import TOPICS
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.match.removed_messages import DELETED, MAY_BE_DELETED

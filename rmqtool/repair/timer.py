@@ -27,7 +27,7 @@ from rmqtool.sides.timer.files import is_timer_checked
 from rmqtool.sides.timer.loaded import load_timer, timer_files, timer_queue
 from rmqtool.sides.timer.waiting import waiting_messages
 from rmqtool.sides.timer.writer import CHECK_PATH, LOG_DIRECTORY, WHEEL_PATH, TimerShape, write_timer
-from rmqtool.store.config.config_json import TIMER_METRICS
+from rmqtool.store.config.config_kinds import TIMER_METRICS
 from rmqtool.store.databases.rocksdb_files import is_rocksdb_used
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

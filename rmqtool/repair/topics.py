@@ -23,6 +23,7 @@ from rmqtool.repair.machine.plan import PlannedRepair, view_over
 from rmqtool.repair.machine.steps import create_file, replace_file
 from rmqtool.store.config import config_json
 from rmqtool.store.config.config_json import ConfigFile, ConfigState
+from rmqtool.store.config.config_kinds import CONSUMER_OFFSETS, TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.file_kinds import FileKind
@@ -50,7 +51,7 @@ def plan_topics(store: Store, rules: BrokerRules, restored: frozenset[str] | Non
         UnsupportedError: the topics are in RocksDB, or there are no queues, or they are in RocksDB and the library
             that reads it is missing.
     """
-    config = read_config(store.view, config_json.TOPICS)
+    config = read_config(store.view, TOPICS)
     if config.is_database:
         text = "rmqtool does not change it: create the topics with mqadmin updateTopic once the broker runs"
         raise UnsupportedError(f"{config.read_path}: the topics are in RocksDB, and {text}")
@@ -90,7 +91,7 @@ def plan_topics(store: Store, rules: BrokerRules, restored: frozenset[str] | Non
     }
     make = create_file if config.state is ConfigState.ABSENT else replace_file
     why = _WHY if entries else "corrects its entries"
-    step = make(store.view, config_json.TOPICS, Literal(config_json.config_bytes(content)), why)
+    step = make(store.view, TOPICS, Literal(config_json.config_bytes(content)), why)
     return PlannedRepair((step,), tuple(notes))
 
 
@@ -120,7 +121,7 @@ def with_restored_topics(
     store: Store, rules: BrokerRules, planned: PlannedRepair, restored: frozenset[str] | None
 ) -> PlannedRepair:
     """A plan with the entries of deleted topics that have queues, or whose queues it brings back."""
-    whole = config_json.whole_topics(read_config(store.view, config_json.TOPICS))
+    whole = config_json.whole_topics(read_config(store.view, TOPICS))
     planned = replace(planned, restored=restored)
     if whole is None or (restored is not None and restored <= whole):
         return planned
@@ -140,9 +141,7 @@ def _queues_by_topic(reader: Reader, known: Collection[str]) -> Iterator[tuple[s
     for topic, queue_id in reader.queues():
         if topic not in known and not is_broker_topic(topic) and 0 <= queue_id <= QUEUE_ID_MAX:
             queues.setdefault(topic, set()).add(queue_id)
-    for (topic, _), offsets in config_json.consumer_offsets(
-        read_config(reader.store.view, config_json.CONSUMER_OFFSETS)
-    ).items():
+    for (topic, _), offsets in config_json.consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS)).items():
         if topic in queues:
             queues[topic].update(queue_id for queue_id in offsets if 0 <= queue_id <= QUEUE_ID_MAX)
     for topic, queue_ids in sorted(queues.items()):

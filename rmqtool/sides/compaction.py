@@ -30,7 +30,8 @@ from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
+from rmqtool.store.config.config_json import compacted_topics, topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Settings, Store
 from rmqtool.store.file_kinds import FileKind, segment_name

@@ -37,7 +37,8 @@ from rmqtool.sides.queue_scan import (
     readable_record,
     record_at,
 )
-from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets
+from rmqtool.store.config.config_json import delay_offsets
+from rmqtool.store.config.config_kinds import DELAY_OFFSETS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 

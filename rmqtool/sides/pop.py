@@ -35,7 +35,8 @@ from rmqtool.formats.rocksdb.pop import POP_FAMILY, PopKeyRow, parse_pop_key, po
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.sides.queue_scan import queue_units, readable_record
 from rmqtool.sides.unread import DatabaseCheck, read_by_after
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
+from rmqtool.store.config.config_json import consumer_offsets
+from rmqtool.store.config.config_kinds import CONSUMER_OFFSETS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading
 from rmqtool.store.databases.rocksdb_files import has_to_open

@@ -26,7 +26,8 @@ from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import open_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.sides.queue_scan import queue_units, readable_record
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
+from rmqtool.store.config.config_json import consumer_offsets
+from rmqtool.store.config.config_kinds import CONSUMER_OFFSETS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 

@@ -1,4 +1,4 @@
-"""Tells what a file of a store is from its path: the only place that knows the broker's file names.
+"""Tells what a file of a store is from its path: only here and in `config_kinds` are the broker's file names known.
 
 Broker: `StorePathConfigHelper`, `BrokerPathConfigHelper`, `UtilAll#offset2FileName`, `TimerMessageStore`,
 `CompactionStore`, `MessageRocksDBStorage`.
@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 
 from rmqtool.quantities import JAVA_LONG_MAX, SEGMENT_START_MAX
+from rmqtool.store.config.config_kinds import CONFIG_KINDS, DATABASES
 
 
 class FileKind(Enum):
@@ -55,7 +56,8 @@ _QUEUE: Final = r"(0|-?[1-9]\d{0,9})"  # a broker takes any int, and serves a ne
 _ROCKS: Final = (
     r"CURRENT|LOCK|IDENTITY|LOG|LOG\.[^/]*|MANIFEST-\d+|OPTIONS-\d+[^/]*|((archive|lost)/)?\d+\.(sst|log|blob|dbtmp)"
 )
-_CONFIG_DATABASES: Final = r"(topics|consumerOffsets|subscriptionGroups|rdb|metadata)"
+_CONFIG_DATABASES: Final = "|".join(map(re.escape, DATABASES))
+_CONFIG_FILES: Final = "|".join(re.escape(kind.path) for kind in CONFIG_KINDS if kind.path.startswith("config/"))
 FENCE_NAME: Final = "rmqtool-repair-in-progress"
 
 # The first match counts. Digits are those of ASCII, and a dot is any character: a topic's name may hold a line break.
@@ -82,9 +84,8 @@ _PATTERNS: Final = tuple(
         (r"lock", FileKind.LOCK),
         (r"config/timercheck", FileKind.TIMER_CHECK),
         (r"config/tieredStoreMetadata\.json(\.bak|\.tmp)?", FileKind.TIERED),
-        (rf"config/{_CONFIG_DATABASES}/.*", FileKind.CONFIG_ROCKSDB),
-        (r"config/[^/]+\.json(\.bak|\.tmp)?", FileKind.CONFIG),
-        (r"config/(transactionMetrics|timermetrics)(\.bak|\.tmp)?", FileKind.CONFIG),
+        (rf"({_CONFIG_DATABASES})/.*", FileKind.CONFIG_ROCKSDB),
+        (rf"(config/[^/]+\.json|{_CONFIG_FILES})(\.bak|\.tmp)?", FileKind.CONFIG),
         (r"rocksdbstore/.*", FileKind.ROCKSDB),
         (r"kvStore/.*", FileKind.POP_ROCKSDB),
         (r"timerwheel(\.\d+)?(\.tmp)?", FileKind.TIMER_WHEEL),
@@ -127,7 +128,7 @@ _IN_ROCKSDB: Final = frozenset(
 _ROCKS_FILE: Final = re.compile(rf"({_ROCKS})\Z", re.ASCII)
 
 _PLACES: Final = re.compile(
-    rf"(commitlog[^/]*|index|config(/{_CONFIG_DATABASES})?|timerlog|tiered_index_file"
+    rf"(commitlog[^/]*|index|config|{_CONFIG_DATABASES}|timerlog|tiered_index_file"
     r"|(rocksdbstore|kvStore|consumequeue_rocksdb)(/(archive|lost))?"
     rf"|(consumequeue|consumequeue_ext|batchconsumequeue)(/[^/]+(/{_QUEUE})?)?"
     rf"|compaction(/compaction(Log|Cq)(/[^/]+(/{_QUEUE}(/(compacting|replicating))?)?)?)?"

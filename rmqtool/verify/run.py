@@ -42,7 +42,8 @@ from rmqtool.sides.rocksdb_tables import SideDatabaseCheck
 from rmqtool.sides.transactions import transaction_findings
 from rmqtool.sides.unread import ReadBy, UnreadFiles
 from rmqtool.store.checkpoint_file import readable_checkpoint
-from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, compacted_topics, topics, whole_topics
+from rmqtool.store.config.config_json import ConfigFile, batch_topics, compacted_topics, topics, whole_topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import SIZE_UNKNOWN, Segment, Store, is_log_file_size_known
 from rmqtool.store.dledger_files import with_dledger_log

@@ -13,7 +13,8 @@ from rmqtool.findings.finding import Finding, Severity
 from rmqtool.formats.queue_name import QueueName, topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc
 from rmqtool.scan.split import Split, whole_file
-from rmqtool.store.config.config_json import TOPICS, batch_topics, compacted_topics, topics
+from rmqtool.store.config.config_json import batch_topics, compacted_topics, topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_configs
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.view import Entry

@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    TOPICS,
-    consumer_offsets,
-    topics,
-)
+from rmqtool.store.config.config_json import consumer_offsets, topics
+from rmqtool.store.config.config_kinds import CONSUMER_OFFSETS, TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.view import open_directory
 from tests.broker.program import JudgeError

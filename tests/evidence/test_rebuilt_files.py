@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from rmqtool.evidence import config_shapes
 from rmqtool.evidence.broker_log import end_of_log
-from rmqtool.evidence.config_shapes import Attributes, Map, Shape, names_in_config, shape_of
 from rmqtool.evidence.names import BundleNames
 from rmqtool.evidence.pseudonyms import Pseudonyms
+from rmqtool.evidence.rebuild_config import names_in_config, shape_of
 from rmqtool.evidence.store_copy import redact_config
+from rmqtool.store.config.config_kinds import CONFIG_KINDS, Attributes, Map, Shape
 from rmqtool.store.relaxed_json import parse_relaxed_json
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.evidence.leak_scan import contents
 
-FILES = sorted(config_shapes._SHAPES)
+FILES = sorted(kind.path.rpartition("/")[2] for kind in CONFIG_KINDS)
 
 
 def document(shape: Shape, texts: Iterator[str]) -> Any:

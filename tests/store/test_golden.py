@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    TOPICS,
-    ConfigState,
-    consumer_offsets,
-    topics,
-)
+from rmqtool.store.config.config_json import ConfigState, consumer_offsets, topics
+from rmqtool.store.config.config_kinds import CONSUMER_OFFSETS, TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.file_kinds import FileKind

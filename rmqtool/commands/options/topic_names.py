@@ -6,7 +6,8 @@ import fnmatch
 from collections.abc import Iterable
 
 from rmqtool.report.names import nearest
-from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.config_json import topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 

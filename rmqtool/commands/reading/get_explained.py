@@ -18,7 +18,8 @@ from rmqtool.formats.message_id import message_ids
 from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.report.text import size_text
 from rmqtool.scan.row_filter import RowFilter
-from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics
+from rmqtool.store.config.config_json import compacted_topics, topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 
 _BY_TAG: Final = frozenset({"NO_MATCHED_MESSAGE"})

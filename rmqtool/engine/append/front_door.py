@@ -31,7 +31,7 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.message_id import create_unique_key
 from rmqtool.formats.properties import encode_properties
 from rmqtool.formats.remoting import ResponseCode
-from rmqtool.store.config.config_json import GROUPS, TOPICS
+from rmqtool.store.config.config_kinds import GROUPS, TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.sink import DirectorySink

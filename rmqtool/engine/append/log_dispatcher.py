@@ -35,7 +35,8 @@ from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import PlainReader, Walk
-from rmqtool.store.config.config_json import TOPICS, whole_topics
+from rmqtool.store.config.config_json import whole_topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sink import FileSink, TrackingSink

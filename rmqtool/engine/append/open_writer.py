@@ -30,7 +30,8 @@ from rmqtool.formats.queue_name import topic_bytes
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.checkpoint_file import read_checkpoint
-from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
+from rmqtool.store.config.config_json import batch_topics, topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, segment_name

@@ -18,13 +18,13 @@ from rmqtool.formats import properties as names
 from rmqtool.store.config.config_json import (
     BATCH_QUEUE,
     COMPACTION,
-    TOPICS,
     ConfigFile,
     config_bytes,
     next_version,
     table_of,
     topic_entry,
 )
+from rmqtool.store.config.config_kinds import TOPICS
 
 READ, WRITE, INHERIT = 4, 2, 1
 MODEL_TOPIC: Final = "TBW102"

@@ -25,7 +25,8 @@ from rmqtool.engine.segments.log import loaded_segments
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.store.config import config_json
-from rmqtool.store.config.config_json import GROUPS, TOPICS, ConfigFile, ConfigState
+from rmqtool.store.config.config_json import ConfigFile, ConfigState
+from rmqtool.store.config.config_kinds import GROUPS, TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.queue_database import StoredEnds
 from rmqtool.store.directory import QueueFiles, Store

@@ -28,7 +28,8 @@ from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.message_id import parse_offset_message_id
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.config_json import topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store

@@ -30,7 +30,8 @@ from rmqtool.repair.derived.gap_queue_writer import (
 )
 from rmqtool.repair.derived.result import BuildOptions, BuildRequest, BuiltQueues, Generations, RemovedTopics
 from rmqtool.scan.log import may_hold_data
-from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
+from rmqtool.store.config.config_json import batch_topics, topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import segment_name

@@ -31,7 +31,8 @@ from rmqtool.repair.machine.disk import within_range
 from rmqtool.repair.machine.plan import ABORT_NAME
 from rmqtool.repair.machine.steps import Create, Replace, Step, create_file, remove_file, replace_file
 from rmqtool.scan.row_cache import RowCache
-from rmqtool.store.config.config_json import TOPICS, compacted_topics, topics, whole_topics
+from rmqtool.store.config.config_json import compacted_topics, topics, whole_topics
+from rmqtool.store.config.config_kinds import TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.databases.rocksdb_files import is_rocksdb_used

@@ -77,16 +77,8 @@ from rmqtool.scan.runner import OnProgress
 from rmqtool.sides.compaction import compaction_findings
 from rmqtool.sides.delays import REPEATS, delay_findings
 from rmqtool.sides.timer.check import timer_findings
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
-    TIMER_METRICS,
-    TOPICS,
-    ConfigState,
-    config_bytes,
-    named_topics,
-    table_of,
-)
+from rmqtool.store.config.config_json import ConfigState, config_bytes, named_topics, table_of
+from rmqtool.store.config.config_kinds import CONFIG_KINDS, CONSUMER_OFFSETS, TOPICS
 from rmqtool.store.config.read_config import StoreConfigs, read_config
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.dledger_files import demand_dledger_data, demand_plain_log
@@ -103,6 +95,7 @@ from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 
 BEYOND = "config.consumer-offset-beyond-queue"
+_REBUILT: Final = frozenset(kind.path for kind in CONFIG_KINDS if kind.rebuild is not None)
 _FROM_BACKUP: Final = "the backup can be read, the file cannot"
 _ENTRY: Final = re.compile(r'"(?P<name>[^"\\]+@[^"\\]+)"\s*:\s*\{(?P<queues>[\s0-9:,"]*)\}')
 _OFFSET: Final = re.compile(r'"?([0-9]{1,9})"?\s*:\s*"?([0-9]{1,18})"?')
@@ -613,7 +606,7 @@ def with_side_state(
     if recovery.damage or not store.commitlog:
         return recovery
     # Their backups are read as well.
-    earlier = tuple(step for step in recovery.steps if step.path not in (DELAY_OFFSETS, TOPICS))
+    earlier = tuple(step for step in recovery.steps if step.path not in _REBUILT)
     view = view_over(store.view, earlier)
     after = survey(view, store.settings) if earlier else store
 
@@ -669,7 +662,7 @@ def with_side_state(
 def _blocking(store: Store, rules: BrokerRules) -> list[str]:
     """Configuration files that keep a broker from starting, and that nothing rebuilds."""
     blocking = blocking_configs(store, rules, StoreConfigs(store.view))
-    return [path for path in blocking if path not in (DELAY_OFFSETS, TOPICS, TIMER_METRICS)]
+    return [path for path in blocking if path not in _REBUILT]
 
 
 def _unblocked(store: Store, rules: BrokerRules) -> PlannedRepair:

@@ -29,7 +29,8 @@ from rmqtool.sides.queue_scan import queue_units, record_at
 from rmqtool.sides.timer.files import TimerUnit, is_timer_checked, read_slots, read_units
 from rmqtool.sides.timer.loaded import LoadedTimer, TimerFiles, load_timer, timer_files, timer_queue, timer_record
 from rmqtool.sides.timer.waiting import TimerKey, timer_due_ms, waiting_key
-from rmqtool.store.config.config_json import TIMER_METRICS, ConfigState
+from rmqtool.store.config.config_json import ConfigState
+from rmqtool.store.config.config_kinds import TIMER_METRICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb_files import is_rocksdb_used
 from rmqtool.store.directory import Store

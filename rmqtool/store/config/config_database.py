@@ -13,31 +13,17 @@ from typing import Any, Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.rocksdb.config import GROUPS_TABLE, OFFSETS_TABLE, TOPICS_TABLE, parse_config_row
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    DATABASES,
-    GROUPS,
-    STORED,
-    TOPICS,
-    ConfigFile,
-    ConfigState,
-)
+from rmqtool.store.config.config_json import ConfigFile, ConfigState
+from rmqtool.store.config.config_kinds import CONFIG_KINDS, CONSUMER_OFFSETS, DATABASES, GROUPS, STORED, TOPICS
 from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.view import StoreView
 
-_VERSION_2: Final = "config/rdb"
-_ALL: Final = "config/metadata"
-_TABLES: Final = {TOPICS: "topicConfigTable", CONSUMER_OFFSETS: "offsetTable", GROUPS: "subscriptionGroupTable"}
+_VERSION_2, _COMMON = DATABASES[:2]
+_TABLES: Final = {kind.path: kind.table for kind in CONFIG_KINDS}
 _FAMILIES: Final = {
-    _ALL: {
-        TOPICS: ("topic", "topicVersion"),
-        CONSUMER_OFFSETS: ("consumerOffset", "consumerOffsetVersion"),
-        GROUPS: ("subscriptionGroup", "subscriptionGroupVersion"),
-    },
-    "config/topics": {TOPICS: ("default", "kvDataVersion")},
-    "config/consumerOffsets": {CONSUMER_OFFSETS: ("default", "kvDataVersion")},
-    "config/subscriptionGroups": {GROUPS: ("default", "kvDataVersion")},
+    _COMMON: {path: (names.family, f"{names.family}Version") for path, names in STORED.items()},
+    **{names.directory: {path: ("default", "kvDataVersion")} for path, names in STORED.items()},
 }
 """The column families of a table and of its version, by directory."""
 _TABLE_OF: Final = {OFFSETS_TABLE: CONSUMER_OFFSETS, TOPICS_TABLE: TOPICS, GROUPS_TABLE: GROUPS}

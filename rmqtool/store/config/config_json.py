@@ -3,7 +3,8 @@
 Where the broker keeps it in RocksDB, the content is the same; the directory of the database is where it was read.
 
 Broker: `ConfigManager#load`, `TopicConfigManager`, `ConsumerOffsetManager`, `ScheduleMessageService`. What each file
-means to a later start is decided above; here it is only read. A relaxed grammar is `relaxed_json`.
+means to a later start is decided above; here it is only read. The files are in `config_kinds`, a relaxed grammar in
+`relaxed_json`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,14 @@ from typing import Any, Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
+from rmqtool.store.config.config_kinds import (
+    CONFIG_KINDS,
+    CONSUMER_OFFSETS,
+    DATABASES,
+    LMQ_CONSUMER_OFFSETS,
+    TIMER_METRICS,
+    TOPICS,
+)
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import read_range
@@ -25,25 +34,7 @@ from rmqtool.store.view import Entry, StoreView
 
 SIZE_MAX: Final = 64 << 20
 """Bytes of a configuration file that are read; a large fleet's consumer offsets have some tens of megabytes."""
-TOPICS: Final = "config/topics.json"
-CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
-LMQ_CONSUMER_OFFSETS: Final = "config/lmqConsumerOffset.json"
-"""Read instead of the file of consumer offsets by a broker with `enableLmq=true`; has offsets of all queues."""
-ORDERED_CONSUMPTION: Final = "config/consumerOrderInfo.json"
-"""Messages that pop consumers who receive in order hold, which block their queues."""
-GROUPS: Final = "config/subscriptionGroup.json"
-CONSUMER_FILTERS: Final = "config/consumerFilter.json"
-QUEUE_MAPPING: Final = "config/topicQueueMapping.json"
-STORED: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS)
-"""Files whose content a broker can keep in RocksDB instead."""
-DATABASES: Final = tuple(
-    f"config/{name}" for name in ("rdb", "metadata", "topics", "consumerOffsets", "subscriptionGroups")
-)
-"""Where these databases lie; the first one that has the content of a file counts."""
-DELAY_OFFSETS: Final = "config/delayOffset.json"
-TIMER_METRICS: Final = "config/timermetrics"
-TRANSACTION_METRICS: Final = "config/transactionMetrics"
-_WITHOUT_BROKER: Final = {DELAY_OFFSETS, TIMER_METRICS}
+_WITHOUT_BROKER: Final = {kind.path for kind in CONFIG_KINDS if kind.without_broker}
 OWN_TOPIC: Final = "SELF_TEST_TOPIC"
 BATCH_QUEUE: Final = "BatchCQ"
 COMPACTION: Final = "COMPACTION"

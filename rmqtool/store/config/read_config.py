@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.config.config_json import DATABASES, STORED, ConfigFile, read_config_file
+from rmqtool.store.config.config_json import ConfigFile, read_config_file
+from rmqtool.store.config.config_kinds import DATABASES, STORED
 from rmqtool.store.view import StoreView
 
 

@@ -12,18 +12,20 @@ from rmqtool.findings.registry import finding
 from rmqtool.formats.queue_name import QueueKey, queue_key, topic_text
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    GROUPS,
-    LMQ_CONSUMER_OFFSETS,
-    ORDERED_CONSUMPTION,
-    STORED,
-    TOPICS,
     ConfigFile,
     ConfigState,
     blocked_offsets,
     consumer_offsets,
     group_names,
     topics,
+)
+from rmqtool.store.config.config_kinds import (
+    CONSUMER_OFFSETS,
+    GROUPS,
+    LMQ_CONSUMER_OFFSETS,
+    ORDERED_CONSUMPTION,
+    STORED,
+    TOPICS,
 )
 from rmqtool.store.config.read_config import read_configs
 from rmqtool.store.directory import Store

@@ -22,16 +22,10 @@ from rmqtool.engine.rules.topic_names import (
     is_broker_topic,
 )
 from rmqtool.errors import UnreadableError, UnsupportedError
-from rmqtool.findings.finding import REBUILD_DELAYS, REBUILD_TOPICS, RECOVER, Finding, Severity
+from rmqtool.findings.finding import REBUILD_TOPICS, RECOVER, Finding, Severity
 from rmqtool.findings.registry import finding
 from rmqtool.report.text import counted
 from rmqtool.store.config.config_json import (
-    CONSUMER_FILTERS,
-    CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
-    GROUPS,
-    LMQ_CONSUMER_OFFSETS,
-    TOPICS,
     ConfigFile,
     ConfigState,
     are_topics_lost,
@@ -42,11 +36,19 @@ from rmqtool.store.config.config_json import (
     topics,
     whole_topics,
 )
+from rmqtool.store.config.config_kinds import (
+    CONFIG_KINDS,
+    CONSUMER_FILTERS,
+    CONSUMER_OFFSETS,
+    GROUPS,
+    LMQ_CONSUMER_OFFSETS,
+    TOPICS,
+)
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.verify.files.config_files import read_store_configs
 
-_REPAIRS: Final = {DELAY_OFFSETS: REBUILD_DELAYS, TOPICS: REBUILD_TOPICS}
+_REPAIRS: Final = {kind.path: kind.rebuild for kind in CONFIG_KINDS if kind.rebuild is not None}
 CREATED_TOPICS_ONLY: Final = "config/rdb"
 """A database without the topics that every broker creates for itself."""
 LAG_MS: Final = 60_000

@@ -27,7 +27,8 @@ from rmqtool.findings.finding import Finding
 from rmqtool.formats.queue_name import TypedQueueKey, topic_bytes, topic_text
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.report.text import counted, size_text
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, TOPICS, consumer_offsets
+from rmqtool.store.config.config_json import consumer_offsets
+from rmqtool.store.config.config_kinds import CONSUMER_OFFSETS, TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.queue_map import QueueMap

@@ -14,7 +14,8 @@ from rmqtool.repair.derived.log_window import window_of
 from rmqtool.repair.machine.plan import PlannedRepair
 from rmqtool.repair.machine.steps import Create, Remove, Replace, WriteRange
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
+from rmqtool.store.config.config_json import consumer_offsets
+from rmqtool.store.config.config_kinds import CONSUMER_OFFSETS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range

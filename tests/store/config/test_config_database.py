@@ -7,14 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
-    GROUPS,
-    TOPICS,
-    ConfigState,
-    consumer_offsets,
-    topics,
-)
+from rmqtool.store.config.config_json import ConfigState, consumer_offsets, topics
+from rmqtool.store.config.config_kinds import CONSUMER_OFFSETS, GROUPS, TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases import rocksdb
 from rmqtool.store.view import open_directory

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from rmqtool.store.config.config_json import (
-    CONSUMER_OFFSETS,
     SIZE_MAX,
-    TOPICS,
     ConfigFile,
     ConfigState,
     TopicConfig,
@@ -24,6 +22,7 @@ from rmqtool.store.config.config_json import (
     sound_entries,
     topics,
 )
+from rmqtool.store.config.config_kinds import CONSUMER_OFFSETS, TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.view import DirectoryView
 from tests.store.relaxed_cases import BACKUP as BACKED_UP
