@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from rmqtool.formats import commitlog, properties, system_flag
+from rmqtool.formats.consumequeue import FILLER_UNIT
 
 
 class Type(Enum):
@@ -48,7 +49,7 @@ class Number(NamedTuple):
 
 
 class Time(NamedTuple):
-    """Milliseconds of the scan as a time."""
+    """Milliseconds as a time."""
 
     column: str
 
@@ -127,6 +128,23 @@ Source = (
     | Properties | PropertyBlock | Body | BodyContent | Meaning
 )  # fmt: skip
 """Where the values of a field of the messages come from."""
+
+
+class Given(NamedTuple):
+    """A column of units or index entries: of their bytes by its name there, or one that tells where they lie."""
+
+    column: str
+
+
+class Computed(NamedTuple):
+    """What a function of numpy arrays makes of such columns."""
+
+    columns: tuple[str, ...]
+    value_of: Callable[..., Any]
+
+
+UnitSource = Given | Time | Computed
+"""Where the values of a field of the tables `consumequeue` and `index` come from."""
 STORE_HOST: Final = Host(commitlog.STORE_HOST_AT, system_flag.STORE_HOST_V6, system_flag.BORN_HOST_V6)
 
 
@@ -163,6 +181,13 @@ class MessageField(RowField):
     """A field of a message, whose values come from its source."""
 
     source: Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitField(RowField):
+    """A field of a unit or an index entry, whose values come from its source."""
+
+    source: UnitSource
 
 
 MESSAGE_TYPES: Final = frozenset({"message", "stale"})
@@ -255,13 +280,22 @@ PROPERTY_BLOCK: Final = _message("properties_raw", Type.BYTES, PropertyBlock(), 
 MESSAGE_FIELDS: Final = {field.name: field for field in (*MESSAGE_ROW, *BODY_ROW, *DECODED_ROW, PROPERTY_BLOCK)}
 """All that the row of a message may have, by name."""
 
-_STORE: Final = RowField("store", Type.TEXT, "the store, as it was named")
-_FILE: Final = RowField("file", Type.TEXT, "path of the file in the store")
-_FILE_POSITION: Final = RowField("file_position", Type.INT64, "bytes from the start of the file", nullable=True)
-_TOPIC: Final = RowField("topic", Type.TEXT, "topic", nullable=True)
-_QUEUE_ID: Final = RowField("queue_id", Type.INT32, "number of the queue in its topic", nullable=True)
-_SIZE: Final = RowField("size", Type.INT64, "bytes in the file")
-_FINDING: Final = RowField("finding", Type.TEXT, "id of the damage; null if there is none", nullable=True)
+
+def _column(
+    name: str, kind: Type, comment: str, source: UnitSource | None = None, *, nullable: bool = False,
+    rows: frozenset[str] | None = None,
+) -> UnitField:  # fmt: skip
+    """A field of a unit or an index entry: without a source, the column of its name."""
+    return UnitField(name, kind, comment, nullable, rows, source=source or Given(name))
+
+
+_STORE: Final = _column("store", Type.TEXT, "the store, as it was named")
+_FILE: Final = _column("file", Type.TEXT, "path of the file in the store")
+_FILE_POSITION: Final = _column("file_position", Type.INT64, "bytes from the start of the file", nullable=True)
+_TOPIC: Final = _column("topic", Type.TEXT, "topic", nullable=True)
+_QUEUE_ID: Final = _column("queue_id", Type.INT32, "number of the queue in its topic", nullable=True)
+_SIZE: Final = _column("size", Type.INT64, "bytes in the file")
+_FINDING: Final = _column("finding", Type.TEXT, "id of the damage; null if there is none", nullable=True)
 _TIME_COMMENT: Final = "_timestamp_ms as a time; null before 1970 and after 9999"
 
 
@@ -346,28 +380,35 @@ QUEUE_TABLE: Final = (
     _STORE,
     _FILE,
     _FILE_POSITION,
-    RowField("type", Type.TEXT, "unit, batch-unit, bad, or of a database queue-end, queue-checkpoint or odd-row"),
+    _column("type", Type.TEXT, "unit, batch-unit, bad, or of a database queue-end, queue-checkpoint or odd-row"),
     _TOPIC,
     _QUEUE_ID,
-    RowField("end", Type.TEXT, "of a stored end of a queue: min or max", rows=frozenset({"queue-end"})),
-    RowField("queue_offset", Type.INT64, "position in the queue, in messages", rows=_UNITS | {"queue-end"}),
-    RowField(
+    _column("end", Type.TEXT, "of a stored end of a queue: min or max", rows=frozenset({"queue-end"})),
+    _column("queue_offset", Type.INT64, "position in the queue, in messages", rows=_UNITS | {"queue-end"}),
+    _column(
         "physical_offset", Type.INT64, "position in the commit log, in bytes",
         rows=_UNITS | {"queue-end", "queue-checkpoint"},
     ),
-    RowField("record_size", Type.INT32, "bytes of the record in the commit log", rows=_UNITS),
-    RowField("tags_code", Type.INT64, "hash of the tags, or the position of an extension", rows=_UNITS),
-    RowField("filler", Type.BOOL, "whether the unit only fills a gap", rows=frozenset({"unit"})),
-    RowField(
+    _column("record_size", Type.INT32, "bytes of the record in the commit log", rows=_UNITS),
+    _column("tags_code", Type.INT64, "hash of the tags, or the position of an extension", rows=_UNITS),
+    _column(
+        "filler", Type.BOOL, "whether the unit only fills a gap",
+        Computed(
+            ("physical_offset", "record_size", "tags_code"),
+            lambda *unit: (unit[0] == FILLER_UNIT[0]) & (unit[1] == FILLER_UNIT[1]) & (unit[2] == FILLER_UNIT[2]),
+        ),
+        rows=frozenset({"unit"}),
+    ),
+    _column(
         "extension_position", Type.INT64, "position in the extension files", nullable=True, rows=frozenset({"unit"})
     ),
-    RowField(
+    _column(
         "store_timestamp_ms", Type.INT64, "when the broker stored the message, in milliseconds since 1970 (UTC)",
         nullable=True, rows=_UNITS,
     ),
-    RowField("store_time", Type.TIME, f"store{_TIME_COMMENT}", nullable=True, rows=_UNITS),
-    RowField("batch_size", Type.INT16, "messages in the batch", rows=frozenset({"batch-unit"})),
-    RowField("compacted_offset", Type.INT32, "brokers write -1", rows=frozenset({"batch-unit"})),
+    _column("store_time", Type.TIME, f"store{_TIME_COMMENT}", Time("store_timestamp_ms"), nullable=True, rows=_UNITS),
+    _column("batch_size", Type.INT16, "messages in the batch", rows=frozenset({"batch-unit"})),
+    _column("compacted_offset", Type.INT32, "brokers write -1", rows=frozenset({"batch-unit"})),
     _SIZE,
     _FINDING,
 )  # fmt: skip
@@ -376,21 +417,21 @@ _ENTRIES: Final = frozenset({"entry"})
 INDEX_TABLE: Final = (
     _STORE,
     _FILE,
-    RowField("file_position", Type.INT64, "bytes from the start of the file"),
-    RowField("type", Type.TEXT, "entry or bad"),
-    RowField("number", Type.INT32, "of the entry in its file, from 1", rows=_ENTRIES),
-    RowField("slot", Type.INT32, "slot of the entry's chain", rows=_ENTRIES),
-    RowField("key_hash", Type.INT32, "hash of topic and key", rows=_ENTRIES),
-    RowField("physical_offset", Type.INT64, "position in the commit log, in bytes", rows=_ENTRIES),
-    RowField(
+    _column("file_position", Type.INT64, "bytes from the start of the file"),
+    _column("type", Type.TEXT, "entry or bad"),
+    _column("number", Type.INT32, "of the entry in its file, from 1", rows=_ENTRIES),
+    _column("slot", Type.INT32, "slot of the entry's chain", rows=_ENTRIES),
+    _column("key_hash", Type.INT32, "hash of topic and key", rows=_ENTRIES),
+    _column("physical_offset", Type.INT64, "position in the commit log, in bytes", rows=_ENTRIES),
+    _column(
         "time_delta_seconds", Type.INT32, "store time after that of the file's first entry, in seconds", rows=_ENTRIES
     ),
-    RowField(
+    _column(
         "store_timestamp_ms", Type.INT64,
         "store time out of header and entry, in milliseconds since 1970 (UTC), exact to a second", rows=_ENTRIES,
     ),
-    RowField("store_time", Type.TIME, f"store{_TIME_COMMENT}", nullable=True, rows=_ENTRIES),
-    RowField(
+    _column("store_time", Type.TIME, f"store{_TIME_COMMENT}", Time("store_timestamp_ms"), nullable=True, rows=_ENTRIES),
+    _column(
         "previous_entry", Type.INT32, "number of the entry before in the chain; 0 if there is none", rows=_ENTRIES
     ),
     _SIZE,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import operator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -38,14 +40,15 @@ from rmqtool.report.fields import (
     Body,
     BodyContent,
     Code,
+    Computed,
     MessageField,
     Number,
     RowFact,
-    RowField,
     Source,
     Time,
     Type,
     UnfilledFieldError,
+    UnitField,
 )
 from rmqtool.report.json_schemas import schema_text
 from rmqtool.report.rows import message_row
@@ -145,13 +148,12 @@ def test_a_source_that_no_maker_knows_is_an_error(golden: Unpacked, monkeypatch:
 @pytest.mark.parametrize(
     ("table", "row_type"), [(QUEUE_TABLE, "unit"), (QUEUE_TABLE, "bad"), (INDEX_TABLE, "entry"), (INDEX_TABLE, "bad")]
 )
-def test_a_row_without_one_of_its_fields_is_an_error(table: tuple[RowField, ...], row_type: str) -> None:
-    values = {Type.TEXT: "text", Type.BOOL: True}
-    columns = {
-        field.name: values.get(field.type, 1)
-        for field in table
-        if field.is_in(row_type) and field.type is not Type.TIME
-    }
+def test_a_row_without_one_of_its_columns_is_an_error(table: tuple[UnitField, ...], row_type: str) -> None:
+    columns: dict[str, Any] = {}
+    for field in table:
+        if field.is_in(row_type):
+            names = field.source.columns if isinstance(field.source, Computed) else (field.source.column,)
+            columns |= {name: "text" if field.type is Type.TEXT else np.array([1, 2]) for name in names}
     del columns["type"]
     batch = batch_of(table, row_type, 2, columns)
     assert [field.name for field in table if batch[field.name].null_count] == [
@@ -160,6 +162,14 @@ def test_a_row_without_one_of_its_fields_is_an_error(table: tuple[RowField, ...]
     for name in columns:
         with pytest.raises(UnfilledFieldError, match=name):
             batch_of(table, row_type, 2, {other: value for other, value in columns.items() if other != name})
+
+
+def test_a_further_column_of_units_is_one_line() -> None:
+    end = Computed(("physical_offset", "record_size"), operator.add)
+    field = UnitField("record_end", Type.INT64, "end of the record", rows=frozenset({"unit"}), source=end)
+    columns = {"physical_offset": np.array([0, 90]), "record_size": np.array([90, 80], np.int32)}
+    assert batch_of([field], "unit", 2, columns).to_pydict() == {"record_end": [90, 170]}
+    assert batch_of([field], "bad", 1, {}).to_pydict() == {"record_end": [None]}
 
 
 def test_a_field_that_a_decoded_record_has_not_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position
-from rmqtool.pipeline.tables.rows import PART_BYTES, batch_of, grouped_by_size, native
+from rmqtool.pipeline.tables.rows import PART_BYTES, batch_of, grouped_by_size, native_columns
 from rmqtool.report.fields import INDEX_TABLE
 from rmqtool.store.directory import Store
 from rmqtool.store.remote import view_of_files
@@ -79,7 +79,7 @@ def _entries(file: IndexSplit, source: ByteSource) -> Iterator[pa.RecordBatch]:
         position = start + first * ENTRY_SIZE
         unreadable = read_salvaging(source, position, memoryview(buffer))
         entries = np.frombuffer(buffer, ENTRY.dtype)
-        own = {field.name: native(entries, field.name) for field in ENTRY.fields}
+        own = native_columns(entries)
         numbers = np.arange(first + 1, first + 1 + len(entries), dtype=np.int32)
         columns = {
             **own,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rmqtool.pipeline.tables.schemas import arrow_schema
 from rmqtool.pipeline.tables.texts import time_array
-from rmqtool.report.fields import RowField, Type, UnfilledFieldError
+from rmqtool.report.fields import Computed, Given, Time, UnfilledFieldError, UnitField
 
 PART_BYTES: Final = 64 << 20
 """Bytes of small files that one task reads."""
@@ -27,28 +27,36 @@ class Sized(Protocol):
 File = TypeVar("File", bound=Sized)
 
 
-def batch_of(table: Sequence[RowField], row_type: str, count: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """A record batch of rows of one type: a column is an array, or one value for all rows.
+def batch_of(table: Sequence[UnitField], row_type: str, count: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """A record batch of rows of one type, each field as its source says; a column is an array, or one value for all.
 
-    Every field that such rows have must be there, though it may be None; the others are null. Times are made out of
-    their milliseconds.
+    Every column out of which such rows are made must be there, though it may be None; the other fields are null.
 
     Raises:
-        UnfilledFieldError: a field of such rows is missing.
+        UnfilledFieldError: a field of such rows is made out of a column that is missing.
     """
     given = {"type": row_type, **columns}
+
+    def of_row(column: str) -> Any:
+        if column not in given:
+            raise UnfilledFieldError(column, f"rows of type {row_type}")
+        return given[column]
+
     schema = arrow_schema(table)
     arrays = []
     for field, column in zip(table, schema, strict=True):
         value = None
         if field.is_in(row_type):
-            is_time = field.type is Type.TIME
-            name = field.name.removesuffix("time") + "timestamp_ms" if is_time else field.name
-            if name not in given:
-                raise UnfilledFieldError(name, f"rows of type {row_type}")
-            value = given[name]
-            if is_time and value is not None:
-                value = time_array(np.broadcast_to(value, count))
+            match field.source:
+                case Given(name):
+                    value = of_row(name)
+                case Time(name):
+                    value = of_row(name)
+                    value = value if value is None else time_array(np.broadcast_to(value, count))
+                case Computed(names, value_of):
+                    value = value_of(*map(of_row, names))
+                case unknown:
+                    assert_never(unknown)
         if value is None:
             arrays.append(pa.nulls(count, column.type))
         elif isinstance(value, np.ndarray):
@@ -58,10 +66,10 @@ def batch_of(table: Sequence[RowField], row_type: str, count: int, columns: Mapp
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def native(rows: NDArray[Any], name: str) -> NDArray[Any]:
-    """A column in this machine's byte order."""
-    column = rows[name]
-    return np.ascontiguousarray(column, column.dtype.newbyteorder("="))
+def native_columns(rows: NDArray[Any]) -> dict[str, Any]:
+    """The columns of rows by name, in this machine's byte order."""
+    columns = ((name, rows[name]) for name in rows.dtype.names or ())
+    return {name: np.ascontiguousarray(column, column.dtype.newbyteorder("=")) for name, column in columns}
 
 
 def grouped_by_size(files: Sequence[File], part_bytes: int) -> list[tuple[File, ...]]:

@@ -6,31 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtool.engine.rules.topic_names import Delivery
 from rmqtool.errors import DamageError, UnreadableError
-from rmqtool.formats.consumequeue import FILLER_UNIT
-from rmqtool.formats.rocksdb.queue import DISPATCHED, OFFSET, UNIT, UNIT_SIZE
 from rmqtool.pipeline.enums import TableName
 from rmqtool.pipeline.tables import findings_table, index_table, queue_table
 from rmqtool.pipeline.tables.log_splits import LogSplit, LogTask, Splitting, log_tasks, read_task
 from rmqtool.pipeline.tables.options import PLANNING_THREADS, UNREADABLE, SourceOptions, UnreadStore
-from rmqtool.pipeline.tables.queue_table import BLOCK_UNITS
-from rmqtool.pipeline.tables.rows import batch_of, native
 from rmqtool.pipeline.tables.schemas import arrow_schema, chosen, message_schema
 from rmqtool.pipeline.tables.through_queues import QueuesTask, may_be_found, queue_tasks, read_queues_task
 from rmqtool.report.fields import INDEX_TABLE, QUEUE_TABLE
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.runner import ThreadRunner
-from rmqtool.store.databases.queue_database import StoredEnds, databases_in, read_queue_database
-from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
-from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.remote import view_of_files
-from rmqtool.store.view import Entry, StoreView, UnreadPlace
+from rmqtool.store.view import UnreadPlace
 
 
 class Table(Protocol):
@@ -195,14 +186,14 @@ class QueuesTable:
 
     def splits(self, store: Store) -> list[Any]:
         row_filters = [self.options.row_filter]
-        return [*queue_table.queue_splits(store, row_filters), *database_splits(store)]
+        return [*queue_table.queue_splits(store, row_filters), *queue_table.database_splits(store)]
 
     def unread(self, store: Store) -> list[UnreadPlace]:
         return _problems_in(store, ("consumequeue", "batchconsumequeue"))
 
     def read(self, part: Any) -> Iterator[pa.RecordBatch]:
-        if isinstance(part, DatabaseSplit):
-            return part.batches([self.options.row_filter])
+        if isinstance(part, queue_table.DatabaseSplit):
+            return queue_table.read_database(part, [self.options.row_filter])
         return queue_table.read_queue_files(part)
 
 
@@ -313,59 +304,3 @@ def in_mode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, mode: str) -> 
             kept = batch.filter(pc.invert(has_finding))
         if kept.num_rows:
             yield pa.RecordBatch.from_arrays([kept[name] for name in schema.names], schema=schema)
-
-
-# Rows of the table `consumequeue` that are in RocksDB: units, the stored ends of queues and of the dispatched log.
-
-
-@dataclass(frozen=True)
-class DatabaseSplit:
-    """One database, which one task reads: its files hold the rows of all queues."""
-
-    view: StoreView
-    store: str
-    entries: tuple[Entry, ...]
-
-    def batches(self, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
-        """The record batches, with all columns."""
-        database = read_queue_database(self.view, self.entries)
-        no_queue = {"store": self.store, "file": database.directory, "topic": None, "queue_id": None}
-        no_queue |= {"file_position": None, "finding": None}
-        if database.failure is not None:
-            kind = "not-loadable" if database.failure is RocksFailure.DOES_NOT_OPEN else "unreadable"
-            yield batch_of(QUEUE_TABLE, "bad", 1, no_queue | {"size": 0, "finding": f"rocksdb.{kind}"})
-        names = sorted(
-            (topic, queue_id)
-            for topic, queue_id in database.names
-            if all(row_filter.may_name(topic) and row_filter.may_number(queue_id) for row_filter in row_filters)
-        )
-        for name in names:
-            queue = no_queue | {"topic": name[0], "queue_id": name[1]}
-            units = database.units.get(name)
-            for first in range(0, units.unit_count if units is not None else 0, BLOCK_UNITS):
-                rows = database.rows(name, first, BLOCK_UNITS)
-                columns = {column: native(rows, column) for column in ("queue_offset", *(UNIT.dtype.names or ()))}
-                parts = zip(("physical_offset", "record_size", "tags_code"), FILLER_UNIT, strict=True)
-                filler = np.logical_and.reduce([columns[column] == value for column, value in parts])
-                # Extensions are of queues in files only.
-                own = {"filler": filler, "extension_position": None, "size": UNIT_SIZE}
-                yield batch_of(QUEUE_TABLE, "unit", len(rows), queue | columns | own)
-            ends = database.ends.get(name, StoredEnds())
-            for which, end in (("min", ends.minimum), ("max", ends.maximum)):
-                if end is not None:
-                    row = {"end": which, "size": OFFSET.size, **end._asdict()}
-                    yield batch_of(QUEUE_TABLE, "queue-end", 1, queue | row)
-        if any(row_filter.topics is not None or row_filter.queue_ids is not None for row_filter in row_filters):
-            return  # the rest belongs to no queue
-        if database.dispatched is not None:
-            row = {"physical_offset": database.dispatched, "size": DISPATCHED.size}
-            yield batch_of(QUEUE_TABLE, "queue-checkpoint", 1, no_queue | row)
-        if database.odd_row_count:
-            row = {"size": 0, "finding": "rocksdb.odd-row"}
-            yield batch_of(QUEUE_TABLE, "odd-row", len(database.odd_rows), no_queue | row)
-
-
-def database_splits(store: Store) -> list[DatabaseSplit]:
-    """The databases of a store: one, but for a store that both layouts of a broker wrote."""
-    databases = databases_in(store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ()))
-    return [DatabaseSplit(view_of_files(store.view, files), store.view.label, files) for files in databases]

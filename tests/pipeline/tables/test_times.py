@@ -43,6 +43,7 @@ def test_a_number_that_is_no_time_is_null() -> None:
     assert times.to_pylist() == [None, EPOCH, datetime(9999, 12, 30, 23, 59, 59, 999000, UTC), None, None, None]
     columns = {field.name: None for field in QUEUE_TABLE if field.name != "type"}
     columns |= {"store": "", "file": "", "size": 1, "store_timestamp_ms": numbers}
+    columns |= dict.fromkeys(("physical_offset", "record_size", "tags_code"), np.zeros(6, np.int32))
     batch = batch_of(QUEUE_TABLE, "unit", 6, columns)
     assert batch["store_time"] == times
 
