@@ -13,6 +13,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
 from rmqtool.formats.queue_name import QueueName
 from rmqtool.report.columns import Column, fitted, line_of
+from rmqtool.report.rows import message_value
 from rmqtool.report.text import padded
 
 CHECKED_BODY_MAX: Final = 64 << 10
@@ -120,5 +121,5 @@ def row_of_message(message: StoredMessage, queue_offset: int | None = None) -> M
         "queue_offset": record.queue_offset if queue_offset is None else queue_offset,
         "physical_offset": message.physical_offset,
     }
-    values = {column.field: getattr(record, column.field) for column in (*COLUMNS, *LOG_COLUMNS)} | own
+    values = {column.field: message_value(record, column.field) for column in (*COLUMNS, *LOG_COLUMNS)} | own
     return MessageRow(values["queue_offset"], message.physical_offset, message, values=values)

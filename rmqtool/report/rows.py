@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.report import fields
 from rmqtool.report.bodies import BodyChoice, StoredBody, body_fields
-from rmqtool.report.fields import MESSAGE_ROW, PROPERTY_BLOCK
 
 DumpRow = dict[str, Any]
 Buffer = bytes | memoryview
 
-MESSAGE_FIELDS: Final = tuple(field.name for field in MESSAGE_ROW)
+MESSAGE_FIELDS: Final = tuple(field.name for field in fields.MESSAGE_ROW)
 """Fields of a message row, in order."""
 
 
 def message_fields(body: BodyChoice) -> tuple[str, ...]:
     """The fields of a message row where bodies are asked for like this."""
-    return (*MESSAGE_FIELDS, *body.fields, *((PROPERTY_BLOCK.name,) if body.raw else ()))
+    return (*MESSAGE_FIELDS, *body.fields, *((fields.PROPERTY_BLOCK.name,) if body.raw else ()))
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,24 @@ def message_row(
     row: DumpRow = {"type": row_type, "physical_offset": physical_offset, "finding": finding}
     if body_crc_ok is not None:
         row["body_crc_ok"] = body_crc_ok
-    row = {name: row[name] if name in row else getattr(record, name) for name in MESSAGE_FIELDS}
+    row = {name: row[name] if name in row else message_value(record, name) for name in MESSAGE_FIELDS}
     row |= {"keys": list(row["keys"]), "properties": dict(row["properties"])} | body_fields(record, body)
     if body.raw:
-        row[PROPERTY_BLOCK.name] = decode_java_utf8(record.properties_raw)
+        row[fields.PROPERTY_BLOCK.name] = decode_java_utf8(record.properties_raw)
     return row
+
+
+def message_value(record: DecodedRecord, name: str) -> Any:
+    """The value of a record's field, as its source in `report.fields` says."""
+    match fields.MESSAGE_FIELDS[name].source:
+        case fields.Code(column, value_of):
+            return value_of(getattr(record, column))
+        case fields.Number(column):
+            return getattr(record, column)
+        case fields.Property(key):
+            return record.properties.get(key)
+        case _:
+            return getattr(record, name)
 
 
 def blank_row(physical_offset: int, size: int) -> DumpRow:

@@ -19,8 +19,9 @@ from rmqtool.dump.log import LogDump
 from rmqtool.dump.messages import DumpedMessages
 from rmqtool.dump.request import Request
 from rmqtool.dump.target import TargetOptions, find_target
-from rmqtool.engine.reading.record import Record
+from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.versions import NEWEST
+from rmqtool.formats.commitlog import MAGIC_V1
 from rmqtool.pipeline.tables import message_columns
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile
 from rmqtool.pipeline.tables.rows import batch_of
@@ -51,7 +52,7 @@ from rmqtool.report.fields import (
     UnitField,
 )
 from rmqtool.report.json_schemas import schema_text
-from rmqtool.report.rows import message_row
+from rmqtool.report.rows import message_row, message_value
 from rmqtool.report.writers import json_parts
 from rmqtool.scan.log import ScanOptions
 from rmqtool.scan.split import Split
@@ -59,6 +60,7 @@ from rmqtool.scan.walk import Batch
 from rmqtool.store.location import StoreLocation
 from rmqtool.store.view import open_directory
 from tests.conftest import Unpacked
+from tests.engine.reading.golden_answers import open_golden
 
 SCHEMA_TYPES = {
     Type.INT32: "integer", Type.INT64: "integer", Type.BOOL: "boolean", Type.TEXT: "string", Type.TEXTS: "array",
@@ -97,7 +99,7 @@ def arrow_column(store: Path, kind: pa.DataType) -> pa.Array:
 @pytest.mark.parametrize(
     ("source", "kind", "arrow_type"),
     [
-        (Number("properties_length"), Type.INT32, pa.int32()),
+        (Number("reconsume_times"), Type.INT32, pa.int32()),
         (Code("flag", lambda flag: f"flag {flag}"), Type.TEXT, pa.string()),
     ],
     ids=["number", "code"],
@@ -105,15 +107,19 @@ def arrow_column(store: Path, kind: pa.DataType) -> pa.Array:
 def test_a_further_field_is_filled_by_every_maker(
     golden: Unpacked, monkeypatch: pytest.MonkeyPatch, source: Source, kind: Type, arrow_type: pa.DataType
 ) -> None:
-    """The compiled writer, the plain one and Arrow say the same, and none of them null."""
+    """The compiled writer, the plain one, Arrow and a decoded record say the same, and none of them null."""
     added(monkeypatch, source, kind)
     store = golden("5.5.0-clean-basic")
-    plain = list(dumped(store, compiled=False).block().column("further"))
+    messages = dumped(store, compiled=False)
+    plain = list(messages.block().column("further"))
     block = message_block(dumped(store, compiled=True))
     assert block.json_parts is not None
     lines = b"".join(map(bytes, json_parts(block, b"\n", unicode=True))).splitlines()
     assert [json.loads(line)["further"] for line in lines] == plain == list(block.column("further"))
     assert arrow_column(store, arrow_type).to_pylist() == plain
+    with open_golden(store, "5.5.0-clean-basic", "5.5.0") as reader:
+        records = (read_record(reader.log, place) for place in messages.column("physical_offset"))
+        assert [message_value(record, "further") for record in records if record is not None] == plain
     assert None not in plain
 
 
@@ -174,6 +180,7 @@ def test_a_further_column_of_units_is_one_line() -> None:
 
 def test_a_field_that_a_decoded_record_has_not_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {field.name: None for field in MESSAGE_ROW} | {"keys": (), "properties": {}}
+    values |= {"magic": MAGIC_V1, "sys_flag": 0}
     record: Any = SimpleNamespace(**values)
     assert [*message_row(record, BodyChoice(), physical_offset=0)] == [field.name for field in MESSAGE_ROW]
     added(monkeypatch, Number("further"), Type.INT32)
@@ -182,14 +189,15 @@ def test_a_field_that_a_decoded_record_has_not_is_an_error(monkeypatch: pytest.M
 
 
 def test_a_decoded_record_has_all_fields() -> None:
-    judged = {"type", "finding"}
-    assert [field.name for field in MESSAGE_ROW if field.name not in judged and not _has(field.name)] == []
+    names = {*dir(Record), *Record.__dataclass_fields__}
+    columns = {
+        field.source.column if isinstance(field.source, Number | Code) else field.name
+        for field in MESSAGE_ROW
+        if field.name not in ("type", "finding")
+    }
+    assert columns <= names
     assert {column.field for column in (*browsed.COLUMNS, *browsed.LOG_COLUMNS)} <= MESSAGE_FIELDS.keys()
     assert {column.field for column in MESSAGE_COLUMNS} - {"store", "file"} <= MESSAGE_FIELDS.keys()
-
-
-def _has(name: str) -> bool:
-    return hasattr(Record, name) or name in Record.__dataclass_fields__
 
 
 def test_the_schema_file_lists_the_described_fields() -> None:

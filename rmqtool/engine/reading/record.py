@@ -52,8 +52,7 @@ class Record:
 
     place: RecordLocation
     size: int
-    magic: str
-    """v1 or v2."""
+    magic: int
     body_crc: int
     queue_id: int
     flag: int
@@ -193,7 +192,7 @@ def decode_record(log: Log | SingleRecord, place: RecordLocation) -> Record | No
     return Record(
         place=place,
         size=head["size"],
-        magic=commitlog.MAGIC_NAMES[magic],
+        magic=magic,
         body_crc=head["body_crc"],
         queue_id=head["queue_id"],
         flag=head["flag"],

@@ -21,6 +21,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import index, properties, system_flag
 from rmqtool.formats.abort import parse_abort
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
+from rmqtool.formats.commitlog import MAGIC_V2
 from rmqtool.formats.record_crc import record_crc_matches
 from rmqtool.store.config.broker_conf import ANY_VERSION, BrokerConf, setting_of_size
 from rmqtool.store.directory import Settings, Store
@@ -222,7 +223,7 @@ def _checkpoint(store: Store, _log: Log, files: OpenFiles) -> Iterator[Evidence]
 def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
     records = list(_sample(log))
     certain = partial(Evidence, is_certain=True)
-    if any(record.magic == "v2" for record in records):
+    if any(record.magic == MAGIC_V2 for record in records):
         yield certain("a record has version 2", lambda rules: rules.reads_v2)
     if any(record.sys_flag & system_flag.HOSTS_V6 for record in records):
         yield certain("a record has an IPv6 host", lambda rules: rules.ipv6_hosts)

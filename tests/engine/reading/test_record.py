@@ -29,7 +29,7 @@ def host(text: str) -> str:
 def expected_fields(found: Expected) -> dict[str, object]:
     return {
         "size": found.size,
-        "magic": commitlog.MAGIC_NAMES[found.magic],
+        "magic": found.magic,
         "physical_offset": found.physical_offset,
         "topic": found.topic,
         "queue_id": found.queue_id,
