@@ -158,6 +158,19 @@ def versions_as_data(found: Source) -> Iterator[str]:
             yield at(found, node, f"compares a version: {ast.unparse(node)}")
 
 
+def versions_in_tables(found: Source) -> Iterator[str]:
+    """Only tables of rules, formats and findings name a version; what programs say of one follows from the rules."""
+    tables = ("rmqtool/engine/rules/", "rmqtool/findings/", "rmqtool/formats/")
+    if not found.in_package or found.path.startswith(tables):
+        return
+    docstrings = {id(node.value) for node in ast.walk(found.tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(found.tree):
+        if not (isinstance(node, ast.Constant) and isinstance(node.value, str)) or id(node) in docstrings:
+            continue
+        if version := re.search(r"(?<![.:\w])[45]\.\d+\.\d+", node.value):
+            yield at(found, node, f"names version {version.group()}")
+
+
 def no_pickles(found: Source) -> Iterator[str]:
     """What the package reads runs nothing: a pickle in a store, or where others may write, would."""
     if not found.in_package:
@@ -187,6 +200,7 @@ RULES: list[Callable[[Source], Iterator[str]]] = [
     environment,
     global_state,
     versions_as_data,
+    versions_in_tables,
     no_pickles,
     no_reminders,
 ]
@@ -231,6 +245,7 @@ BAD: list[tuple[Callable[[Source], Iterator[str]], str, str]] = [
     (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(v):\n    return v.startswith(('4.', '5.4'))\n"),
     (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(broker_version):\n    return broker_version == '5.5.0'\n"),
     (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(v):\n    return v == '4.9.7'\n"),
+    (versions_in_tables, "rmqtool/forecast/a.py", DOC + "note = f'{path}: brokers from 5.5.0 on do not start'\n"),
     (no_pickles, "rmqtool/repair/a.py", DOC + "import pickle\n"),
     (no_pickles, "rmqtool/repair/a.py", DOC + "from marshal import loads\n"),
     (no_pickles, "rmqtool/repair/a.py", DOC + "found = numpy.load(file, allow_pickle=True)\n"),

@@ -219,7 +219,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "Something in `commitlog/` that is not a commit log file, for which the list below says what brokers do; or a "
         "commit log file with a wrong name: it overlaps another file, or its records belong to another offset next to "
         "the other files, or its name does not have 20 digits (brokers sort by name), or the log is this file of zeros "
-        "and its size does not divide its name (5.3.1 to 5.5.1 put new messages into it and served none of them).",
+        "and its size does not divide its name (5.3.1 and later put new messages into it and served none of them).",
         (
             ("4.9.2", "silently ignores this entry and all later ones"),
             ("up to 5.0.0", "a file or directory keeps the store from loading"),

@@ -22,6 +22,7 @@ import numpy as np
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
 from rmqtool.engine.reading.log_presence import is_log_missing
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import first_with
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
 from rmqtool.forecast.record_arrays import MovedRecords
@@ -102,7 +103,7 @@ def plan_convert(
     if not rules.rocksdb_queues and side is not QueueSide.FILE:
         raise UsageError(
             f"brokers of version {rules.version} do not keep consume queues in RocksDB: pass --broker-version with the "
-            "version that will start on the store (5.2.0 or later)"
+            f"version that will start on the store ({first_with('rocksdb_queues')} or later)"
         )
     if store.has_abort:
         raise RefusedError(f"{store.view.label}: the broker did not stop cleanly: run rmqtool recover first")

@@ -114,7 +114,7 @@ class BatchQueue(Queue):
         """Position at which a broker's search for a queue offset ends: if base offsets rise, the last one that is not
         after it.
 
-        Where they do not, other units are found; the steps are those of brokers from 5.1.4 to 5.5.1.
+        Where they do not, other units are found; the steps are those of brokers from 5.1.4 on.
         """
         low, high = 0, self.loaded.length(segment) // BATCH_UNIT_SIZE - 1
         while high - low > 1:

@@ -226,6 +226,11 @@ def nearest_releases(version: str, releases: tuple[str, ...] = SUPPORTED) -> tup
     return (*older[-1:], *newer[:1])
 
 
+def first_with(switch: str) -> str:
+    """The first version whose rules have a switch on."""
+    return next(rules.first for rules in RANGES if getattr(rules, switch))
+
+
 def rules_for(version: str) -> BrokerRules:
     """The description of a version; one that is newer than all known gets the newest one, with a note.
 

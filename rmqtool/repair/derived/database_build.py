@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.derived_writer import HELD_ROWS_MAX, EntrySelector
 from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import first_with
 from rmqtool.errors import UnsupportedError, WriteError
 from rmqtool.formats.consumequeue import UNIT as FILE_UNIT
 from rmqtool.formats.java_text import decode_java_utf8
@@ -281,7 +282,7 @@ def _notes(rows: DatabaseRows, old: QueueDatabase | None) -> list[str]:
     if rows.unfilled:
         notes.append(
             f"Messages that the commit log does not have, and for which no unit can be written: {rows.unfilled}. "
-            "Brokers from 5.5.0 on fail to answer pulls that come to them"
+            f"Brokers from {first_with('rocksdb_pull_reads_on')} on fail to answer pulls that come to them"
         )
     if old is not None and old.failure is not None:
         notes.append(

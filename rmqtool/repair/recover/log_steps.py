@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from rmqtool.engine.rules.versions import first_with
 from rmqtool.errors import RefusedError, UnknownSizeError
 from rmqtool.findings.finding import MISSING_LOG_FILE, Finding, Severity
 from rmqtool.formats import commitlog
@@ -81,7 +82,9 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
         demand_shown_size(store)
         is_inside = keep_empty and segment is not store.commitlog[-1]
         if segment.size == 0 and len(store.commitlog) > 1 and not is_inside:
-            yield remove_file(store.view, segment.path, "a file of length 0 keeps brokers before 5.1.3 from starting")
+            first = first_with("deletes_empty_last_file")
+            why = f"a file of length 0 keeps brokers before {first} from starting"
+            yield remove_file(store.view, segment.path, why)
         elif segment.size < size:
             why = f"every commit log file has {size} bytes; the rest of this file is unused space"
             yield write_range(store.view, segment.path, segment.size, Zeros(size - segment.size), why)

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, batch_bytes, queue_entries
 from rmqtool.engine.rules.broker_rules import BrokerRules
+from rmqtool.engine.rules.versions import first_with
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnknownSizeError, UnreadableError, UnsupportedError, UsageError
@@ -312,8 +313,9 @@ class _Recover:
         return self._stays or f"the commit log is damaged at {damage[0].physical_offset}"
 
     def _repair_log(self, log_end: int | None, damage: tuple[Finding, ...]) -> None:
+        first = first_with("skips_directories")
         self._notes += [
-            f"{path}: a directory in commitlog/, which keeps brokers before 5.1.0 from starting; move it away by hand"
+            f"{path}: a directory in commitlog/, which keeps brokers before {first} from starting; move it away by hand"
             for path in self._store.stray_log_directories
         ]
         for finding in self._wrong:
