@@ -35,7 +35,11 @@ class StoreVerdict(StrEnum):
         return self.value.upper().replace("-", " ")
 
 
-VERDICT_STYLES: Final[Mapping[str, str]] = {"ok": "good", "not-fully-checked": "open", "inconsistent": "open"}
+VERDICT_STYLES: Final[Mapping[str, str]] = {
+    StoreVerdict.OK: "good",
+    StoreVerdict.NOT_FULLY_CHECKED: "open",
+    StoreVerdict.INCONSISTENT: "open",
+}
 """How screens show a verdict; the others are bad."""
 
 

@@ -23,6 +23,7 @@ from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.reader import DEFAULT_COUNT, QueryResult, Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
 from rmqtool.errors import UnreadableError, UsageError
+from rmqtool.findings.finding import StoreVerdict
 from rmqtool.formats.message_id import message_ids
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BODY_FIELDS, BODY_LIMIT, DECODED_FIELDS, BodyChoice, BodyForm
@@ -259,7 +260,7 @@ def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None
     if answer["status"] == FOUND:
         return
     if (missing := missing_log(store)) is not None:
-        messages.warn(f"LOG MISSING: {missing.text}")
+        messages.warn(f"{StoreVerdict.LOG_MISSING.words}: {missing.text}")
     for place in store.unread_places:
         messages.error(str(place))
     unread = [files for files in unread_files(store) if files.kind in HOLDS_MESSAGES]

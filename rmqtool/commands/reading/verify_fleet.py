@@ -18,6 +18,7 @@ from rmqtool.commands.options.spark import spark
 from rmqtool.commands.options.store import StoreOptions, command_line
 from rmqtool.commands.screen import Screen, screen
 from rmqtool.errors import UsageError
+from rmqtool.findings.finding import StoreVerdict
 from rmqtool.report.json_schemas import JsonRow
 from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.report.text import escaped
@@ -190,7 +191,7 @@ class _Screens:
     def write(self, head: JsonRow, findings: Iterator[JsonRow]) -> None:
         figures = {**head, "type": "store", "records": head["checked"]["records"]}
         self._table.append({name: figures[name] for name in ("type", *FIELDS)})
-        if head["verdict"] == "ok" and not head["notes"]:
+        if head["verdict"] == StoreVerdict.OK and not head["notes"]:
             return
         if not any(head["checked"].values()) and head["exit_code"] == ExitCode.FAILED:
             headline = textwrap.fill(escaped(head["headline"]), max(self._screen.width, 60), break_on_hyphens=False)

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from rmqtool.findings.finding import StoreVerdict
 from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import columns_of, counted, cropped, escaped, headline, labelled, padded, size_text
 
@@ -40,14 +41,15 @@ def diff_lines(
     width = max(width, 60)
     if not comparison["equal"]:
         style, text = "bad", f"DIFFERENT: {difference_text(comparison)}."
-    elif comparison["verdict"] == "ok":
+    elif comparison["verdict"] == StoreVerdict.OK:
         style, text = "good", _equal(comparison)
     else:
-        style, text = "open", f"NOT FULLY CHECKED: {_equal(comparison)} The rest was not compared, see below."
+        word = StoreVerdict.NOT_FULLY_CHECKED.words
+        style, text = "open", f"{word}: {_equal(comparison)} The rest was not compared, see below."
     yield from headline(text, style, width, color=color)
     yield ""
     step = comparison["next_step"]
-    if not comparison["equal"] or comparison["verdict"] != "ok":
+    if not comparison["equal"] or comparison["verdict"] != StoreVerdict.OK:
         yield from labelled("Next", step["reason"], width)
         if step["command"] is not None:
             yield escaped(step["command"])

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from rmqtool.findings.finding import StoreVerdict
 from rmqtool.report.hexview import hex_field, hex_lines
 from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import counted, escaped, headline, labelled, size_text
@@ -88,7 +89,8 @@ def plan_lines(
     if unlisted := len(plan["remaining"]) - len(remaining):
         text = f"and {counted(unlisted, 'more finding')}; --format json lists them all"
         yield from labelled("Left", text, width)
-    if plan["verdict"] == "log-missing":  # what a start does is that, whatever it loses of the files that are there
+    # What a start does is that, whatever it loses of the files that are there.
+    if plan["verdict"] == StoreVerdict.LOG_MISSING:
         yield from labelled("Start now", plan["headline"], width)
     else:
         yield from labelled("After repair" if plan["steps"] else "Start now", plan_afterwards(plan), width)
@@ -113,7 +115,7 @@ def plan_verdict(plan: JsonObject) -> tuple[str, str]:
         left = counted(len(plan["remaining"]), "finding")
         return "bad", f"Nothing is repaired; {left} cannot be repaired, see the reasons below."
     if not plan["steps"]:
-        return ("good", "Nothing to do.") if plan["verdict"] == "ok" else ("open", plan["headline"])
+        return ("good", "Nothing to do.") if plan["verdict"] == StoreVerdict.OK else ("open", plan["headline"])
     text = f"{counted(len(plan['steps']), 'change')} planned."
     if gone := plan.get("lost_for_good", {}).get("messages"):
         return "bad", f"{text} {counted(gone, 'unreadable message')} will be lost, all others are kept."

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
+from rmqtool.findings.finding import StoreVerdict
 from rmqtool.report.json_schemas import JsonObject
 from rmqtool.report.text import escaped, size_text, styled
 
@@ -37,7 +38,7 @@ def findings_lines(
     counts = Counter(finding["severity"] for finding in findings) if counts is None else counts
     width = max(width, 60)
     worst = next((name for name in ("error", "warning") if counts.get(name)), None)
-    worst = worst or (None if summary["verdict"] == "ok" else "warning")
+    worst = worst or (None if summary["verdict"] == StoreVerdict.OK else "warning")
     yield from _wrapped(styled(verdict(counts, summary), _STYLES[worst], color=color), width, "")
     for file, of_file in groupby(findings, key=lambda finding: finding["file"]):
         yield ""
@@ -79,7 +80,7 @@ def verdict(counts: Mapping[str, int], summary: JsonObject) -> str:
         f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in ("error", "warning") if counts.get(name)
     ]
     tail = f" ({', '.join(parts)})" if parts else ""
-    is_said = summary["complete"] or summary["verdict"] == "not-fully-checked"
+    is_said = summary["complete"] or summary["verdict"] == StoreVerdict.NOT_FULLY_CHECKED
     return escaped(summary["headline"]) + tail + ("" if is_said else "; not all of the store was checked")
 
 
