@@ -159,7 +159,7 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
         raise UsageError("--follow and --reverse exclude each other")
     if ask.follow and output is OutputFormat.JSON:
         raise UsageError("--follow never closes a JSON array; --format jsonl writes an object a line")
-    if ask.hex_width is not None and output.is_csv:
+    if ask.hex_width is not None and output.is_separated:
         raise UsageError("--hex has no form as CSV")
 
 

@@ -37,8 +37,9 @@ class OutputFormat(StrEnum):
     CSV_RAW = "csv-raw"
 
     @property
-    def is_csv(self) -> bool:
-        return self in (OutputFormat.CSV, OutputFormat.CSV_RAW)
+    def is_separated(self) -> bool:
+        """True if a row is a line of cells, which holds nothing but text and numbers."""
+        return self.value not in (*ObjectFormat,)
 
 
 class ObjectFormat(StrEnum):
@@ -146,7 +147,7 @@ def row_writer(
     """The writer of a form, with the fields that a person asked for, in this order; CSV's columns are else all that a
     row may have. Without a width there is no terminal.
     """
-    if OutputFormat(form).is_csv:
+    if OutputFormat(form).is_separated:
         return CsvWriter(stream, fields or all_fields, is_raw=form == OutputFormat.CSV_RAW)
     if form == "table":
         from rmqtool.report.tables import TableWriter

@@ -11,6 +11,7 @@ from rmqtool.commands import app
 from rmqtool.commands.options import spark
 from rmqtool.commands.reading import diff, verify
 from rmqtool.commands.repairs import repair_plan
+from rmqtool.report.writers import OutputFormat
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.store_state import store_state
@@ -120,4 +121,4 @@ def test_commands_without_rows_have_no_csv(name: str, golden: Unpacked) -> None:
 
 @pytest.mark.parametrize("name", ["dump", "get", "verify", "diff", "stats", "search", "append", "undo", "formats"])
 def test_commands_with_rows_have_it(name: str) -> None:
-    assert list(format_option(name).type.choices) == ["table", "json", "jsonl", "csv", "csv-raw"]
+    assert list(format_option(name).type.choices) == [*OutputFormat]

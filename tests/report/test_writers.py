@@ -24,7 +24,7 @@ from rmqtool.report.hexview import HexField, hex_lines
 from rmqtool.report.rows import MESSAGE_FIELDS, RowBlock, bad_row, blank_row
 from rmqtool.report.tables import ENTRY_FIELDS, TableWriter
 from rmqtool.report.text import columns_of, escaped
-from rmqtool.report.writers import row_writer
+from rmqtool.report.writers import OutputFormat, row_writer
 
 FIGURES = (*COUNTED, *QUEUE_FIGURES, *(name for names in KEYS.values() for name in names))
 _OTHER_GROUPS = {"tags", "hour_timestamp_ms", "producer", "size_least"}
@@ -141,7 +141,7 @@ VALUES = st.one_of(
 @settings(suppress_health_check=[HealthCheck.too_slow])  # which is about the machine, not about the values
 @given(
     values=st.lists(st.tuples(VALUES, VALUES, TEXTS), min_size=1, max_size=4),
-    form=st.sampled_from(["json", "jsonl", "csv", "csv-raw", "table"]),
+    form=st.sampled_from([*OutputFormat]),
     fields=st.sampled_from([None, ["tags"], ["topic", "keys", "finding", "properties"], ["finding"]]),
     encoding=st.sampled_from(["utf-8", "latin-1"]),
 )

@@ -156,9 +156,8 @@ class _Output:
         self._output = output
         self._rows: list[dict[str, Any]] = []
         self._screen = screen()
-        self._writer = (
-            row_writer(output.value, sys.stdout, FIELDS) if output is OutputFormat.JSONL or output.is_csv else None
-        )
+        writes_rows = output is OutputFormat.JSONL or output.is_separated
+        self._writer = row_writer(output.value, sys.stdout, FIELDS) if writes_rows else None
         # A badly damaged store has more findings than memory should hold where they have gone out already.
         self._keeps_rows = keeps_rows or self._writer is None
 

@@ -14,6 +14,7 @@ import pytest
 from rmqtool.commands import app
 from rmqtool.commands.options import completion
 from rmqtool.commands.options.help_groups import EVERY, OUTPUT, OWN, REPAIR, STORE
+from rmqtool.report.writers import OutputFormat
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 
@@ -79,7 +80,7 @@ def test_topics_are_those_of_the_store(golden: Unpacked) -> None:
         (["fixture", "damage", "log-bit"], {"log-bit-flip-late"}),
         (["dump", "x", "--fields", "topic,store_t"], {"topic,store_timestamp_ms"}),
         (["info", "x", "--timezone", "Asia/Sh"], {"Asia/Shanghai"}),
-        (["verify", "x", "--format", ""], {"table", "json", "jsonl", "csv", "csv-raw"}),
+        (["verify", "x", "--format", ""], {*OutputFormat}),
         (["info", "x", "--format", "j"], {"json", "jsonl"}),
     ],
 )
