@@ -40,7 +40,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     error(
         "rocksdb.not-loadable",
-        "The RocksDB database of the consume queues cannot be opened: a file is missing, cut or overwritten.",
+        "The RocksDB database of the consume queues cannot be opened: a file is missing, cut or overwritten, or "
+        "it has a column family that brokers do not know.",
         ((_SINCE, "does not start"),),
         *_REBUILT,
     ),

@@ -22,7 +22,6 @@ from rmqtool.store.config import config_json
 from rmqtool.store.config.config_json import ConfigFile, ConfigState, batch_topics
 from rmqtool.store.config.config_kinds import CONFIG_KINDS, TOPICS
 from rmqtool.store.config.read_config import StoreConfigs
-from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.dledger_files import dledger_log, reads_dledger, with_dledger_log
 from rmqtool.store.file_kinds import FileKind, is_topic_name
@@ -273,8 +272,8 @@ def demand_queue_database(store: Store, rules: BrokerRules) -> None:
     roles = store.settings.queue_roles
     second = store.second_database if roles is not None else None
     database = (store.queue_database or second) if rules.rocksdb_queues else None
-    if database is not None and database.failure is RocksFailure.DOES_NOT_OPEN:
-        raise LoadFailure(f"{database.directory}: RocksDB does not open: {database.reason}")
+    if database is not None and database.why_not_opened is not None:
+        raise LoadFailure(f"{database.directory}: RocksDB does not open: {database.why_not_opened}")
     if database is not None and database.has_unreadable_end and rules.rocksdb_loads_all_ends:
         raise LoadFailure(f"{database.directory}: a key of the offset family names a topic longer than the key")
     if roles is None or not rules.combines_queue_sides:

@@ -284,6 +284,8 @@ def _notes(rows: DatabaseRows, old: QueueDatabase | None) -> list[str]:
             f"Messages that the commit log does not have, and for which no unit can be written: {rows.unfilled}. "
             f"Brokers from {first_with('rocksdb_pull_reads_on')} on fail to answer pulls that come to them"
         )
+    if old is not None and old.failure is None and old.why_not_opened is not None:
+        notes.append(f"The old database is left out but for the queues: it has a {old.why_not_opened}")
     if old is not None and old.failure is not None:
         notes.append(
             "The old database cannot be read: queues of which the commit log has no message start again at offset 0"

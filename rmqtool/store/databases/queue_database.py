@@ -93,6 +93,7 @@ class QueueDatabase:
         short_units: by queue and queue offset, where the records of units of too few bytes start; None where even
             that has too few bytes. A broker halves over them, and throws where it wants more of them than they have.
         failure: why not everything was read; None where it was.
+        why_not_opened: why a broker does not open it, as a sentence; None where it does, or where that is not known.
     """
 
     view: StoreView
@@ -123,6 +124,14 @@ class QueueDatabase:
     def is_read(self) -> bool:
         """True if the content is known: all rows were read, or a broker does not open it either."""
         return self.failure in (None, RocksFailure.DOES_NOT_OPEN)
+
+    @property
+    def why_not_opened(self) -> str | None:
+        """A broker names the families that it knows, and RocksDB demands all (`RocksDB#open`)."""
+        if self.failure is RocksFailure.DOES_NOT_OPEN:
+            return self.reason
+        unknown = sorted({*self.families} - {family.name for family in FAMILIES})
+        return f"column family {unknown[0]!r}, which no broker has" if unknown else None
 
     @cached_property
     def names(self) -> frozenset[QueueName]:

@@ -98,8 +98,8 @@ class DatabaseQueues(Mapping[QueueKey, QueueMap]):
 def database_findings(database: QueueDatabase, log_minimum: int) -> Iterator[Finding]:
     """Findings about a database alone."""
     say = partial(finding, file=database.directory)
-    if database.failure is RocksFailure.DOES_NOT_OPEN:
-        yield say("rocksdb.not-loadable", message=database.reason)
+    if database.why_not_opened is not None:
+        yield say("rocksdb.not-loadable", message=database.why_not_opened)
     elif database.failure not in (None, RocksFailure.NO_LIBRARY):
         yield say("rocksdb.unreadable", message=database.reason)
     if database.odd_row_count:
