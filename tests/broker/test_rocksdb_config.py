@@ -16,6 +16,7 @@ from tests.broker.program import JudgeError
 from tests.broker.toolchain import require_tools
 from tests.broker.whole import WholeBroker
 from tests.commands.transcripts import rmqtool
+from tests.rocksdb_cases import write_rows
 from tests.store_state import assert_store_unchanged
 
 BASE = {"mappedFileSizeCommitLog": 65536, "mappedFileSizeConsumeQueue": 600, "maxHashSlotNum": 100, "maxIndexNum": 200}
@@ -82,6 +83,25 @@ def test_a_broker_takes_the_file_that_was_changed_more_often(tmp_path: Path, mor
             assert [queue["queueId"] for queue in broker.consume("Other")] == [0, 1, 2]
     (path / TOPICS).unlink()
     assert ("Other" in topics(read_config(open_directory(path), TOPICS))) == more
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_family_that_brokers_do_not_know_stops_them_in_version_2(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "store"
+    with run(path, "5.5.0", form):
+        pass
+    write_rows(path / DIRECTORIES[form], {"newer": {b"key": b"value"}})
+    write_rows(path / "rocksdbstore", {"newer": {b"key": b"value"}})
+    starts = form != "version 2"
+    forecast = rmqtool("forecast", path, "--broker-version", "5.5.0").out
+    assert forecast.startswith("INCONSISTENT") is not starts
+    answer = json.loads(rmqtool("verify", path, "--format", "json").out)
+    assert {each["file"] for each in answer["findings"]} == (set() if starts else {DIRECTORIES[form]})
+    try:
+        with run(path, "5.5.0", form):
+            assert starts
+    except JudgeError:
+        assert not starts
 
 
 @pytest.mark.parametrize("form", ["separate", "version 2"])

@@ -15,7 +15,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.rocksdb.config import GROUPS_TABLE, OFFSETS_TABLE, TOPICS_TABLE, parse_config_row
 from rmqtool.store.config.config_json import ConfigFile, ConfigState
 from rmqtool.store.config.config_kinds import CONFIG_KINDS, CONSUMER_OFFSETS, DATABASES, GROUPS, STORED, TOPICS
-from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading
+from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading, unknown_family
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.view import StoreView
 
@@ -69,6 +69,9 @@ def read_config_databases(view: StoreView) -> tuple[ConfigDatabase, ...]:
             for batch in batches:
                 _take(database, batch.family, batch.prefix, batch.values)
         database.failure, database.reason = reading.failure, reading.reason
+        unknown = unknown_family(reading.families, ["default"]) if directory == _VERSION_2 else None
+        if database.failure is None and unknown is not None:  # the other databases are opened with all that they have
+            database.failure, database.reason = RocksFailure.DOES_NOT_OPEN, unknown
         databases.append(database)
     return tuple(databases)
 

@@ -28,7 +28,7 @@ from rmqtool.formats.rocksdb.queue import (
     parse_offset_key,
     parse_queue_prefix,
 )
-from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading, RowBatch
+from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading, RowBatch, unknown_family
 from rmqtool.store.source import reason
 from rmqtool.store.view import Entry, StoreView
 
@@ -127,11 +127,10 @@ class QueueDatabase:
 
     @property
     def why_not_opened(self) -> str | None:
-        """A broker names the families that it knows, and RocksDB demands all (`RocksDB#open`)."""
+        """Broker: `ConsumeQueueRocksDBStorage#postLoad`."""
         if self.failure is RocksFailure.DOES_NOT_OPEN:
             return self.reason
-        unknown = sorted({*self.families} - {family.name for family in FAMILIES})
-        return f"column family {unknown[0]!r}, which no broker has" if unknown else None
+        return unknown_family(self.families, [family.name for family in FAMILIES])
 
     @cached_property
     def names(self) -> frozenset[QueueName]:

@@ -167,6 +167,12 @@ class RocksReading:
             self.failure, self.reason = failure, reason
 
 
+def unknown_family(families: Iterable[str], known: Iterable[str]) -> str | None:
+    """Why a broker does not open a database, as a sentence: it names families, and RocksDB demands all of them."""
+    unknown = sorted({*families} - {*known})
+    return f"column family {unknown[0]!r}, which no broker has" if unknown else None
+
+
 def require_library() -> None:
     """Refuse to write a database without the library.
 
