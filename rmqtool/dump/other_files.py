@@ -17,7 +17,7 @@ from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse
 from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.formats.rocksdb.store import IndexRow, Mark, TimerRow, TransactionRow
+from rmqtool.formats.rocksdb.store import ROW_TYPES
 from rmqtool.report.file_rows import bad_file_row
 from rmqtool.report.rows import DumpRow
 from rmqtool.scan.log import LogFile, RecordTable
@@ -176,9 +176,6 @@ class FileDump(RowSource):
         yield row | {"finding": finding} | self.hex_of(raw, timer.CHECK, 0)
 
 
-_SIDE_TYPES: Final = {IndexRow: "index-row", TimerRow: "timer-row", TransactionRow: "transaction-row", Mark: "mark"}
-
-
 class SideDatabaseDump(RowSource):
     """The rows of `rocksdbstore/`: index, timers and transactions as their tables have them, texts as far as UTF-8."""
 
@@ -188,7 +185,7 @@ class SideDatabaseDump(RowSource):
             values = row._asdict()
             values.pop("text", None)
             texts = {name: one.decode("utf-8", "replace") for name, one in values.items() if isinstance(one, bytes)}
-            yield {"type": _SIDE_TYPES[type(row)], "file": DIRECTORY, "table": family} | values | texts
+            yield {"type": ROW_TYPES[type(row)], "file": DIRECTORY, "table": family} | values | texts
         self.bad_ranges = database.odd_row_count
         if database.odd_row_count:
             self.problems.append(f"{DIRECTORY}: {database.odd_row_count} odd rows, the first: {database.odd_row}")

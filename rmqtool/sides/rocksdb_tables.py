@@ -30,8 +30,8 @@ from rmqtool.formats.rocksdb.store import (
     HOUR_MS,
     INDEX_FAMILY,
     LAST_OFFSET,
+    MARKS,
     TIMER_FAMILY,
-    TRANSACTION_FAMILY,
     IndexRow,
     Mark,
     Row,
@@ -48,7 +48,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import Entry, StoreView
 
 DIRECTORY: Final = "rocksdbstore"
-TABLES: Final = (INDEX_FAMILY, TIMER_FAMILY, TRANSACTION_FAMILY)
+TABLES: Final = tuple(MARKS)
 FINDINGS_MAX: Final = 100
 """Findings of one kind that are named; the rest is counted in one."""
 _BLOCK_ROWS: Final = 1 << 16

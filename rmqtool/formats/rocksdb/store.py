@@ -3,6 +3,7 @@
 Broker: `IndexRocksDBRecord`, `TimerRocksDBRecord`, `TransRocksDBRecord`, `MessageRocksDBStorage`.
 """
 
+from collections.abc import Mapping
 from struct import Struct as Packer
 from typing import Final, NamedTuple
 
@@ -141,6 +142,13 @@ class Mark(NamedTuple):
 
 
 Row = IndexRow | TimerRow | TransactionRow | Mark
+ROW_TYPES: Final[Mapping[type[Row], str]] = {
+    IndexRow: "index-row",
+    TimerRow: "timer-row",
+    TransactionRow: "transaction-row",
+    Mark: "mark",
+}
+"""What `dump` calls each."""
 
 
 def parse_row(family: str, key: bytes, value: bytes) -> Row | None:
