@@ -160,9 +160,11 @@ def errors_told(log: Path) -> Iterator[None]:
 
 def root_cause(error: BaseException) -> str | None:
     """Root cause of a failure of Spark, as Java or Python names it; None if unknown."""
-    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    unnamed = getattr(error, "java_exception", None)  # of which py4j's own text says nothing in its first line
+    thrown: Any = unnamed or getattr(error, "_origin", None)
     text = None
     with suppress(Exception):  # Java may have ended, and then the error itself has to do
+        text = None if unnamed is None else str(unnamed.toString())
         for _ in range(_CAUSES_MAX):
             cause = None if thrown is None else thrown.getCause()
             if cause is None:

@@ -314,3 +314,10 @@ def test_the_cause_of_a_failed_task_in_python_is_told(spark: SparkSession, tmp_p
     failure = pytest.raises(SparkError, match="cause: ZeroDivisionError: division by zero")
     with failure, errors_told(tmp_path / "log"):
         spark.sparkContext.parallelize([0], 1).map(lambda number: 1 / number).collect()
+
+
+def test_an_error_of_java_that_has_no_cause_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    java: Any = spark._jvm
+    failure = pytest.raises(SparkError, match=r"cause: java\.lang\.IndexOutOfBoundsException: Index 3")
+    with failure, errors_told(tmp_path / "log"):
+        java.java.util.ArrayList().get(3)
