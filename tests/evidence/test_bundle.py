@@ -190,8 +190,10 @@ def test_a_command_that_reads_no_bundle_says_which_do(golden: Unpacked, tmp_path
     assert "a support bundle; only `rmqtool verify` and `rmqtool forecast` read it" in ran.err
 
 
-def test_json_names_what_is_in_the_bundle(golden: Unpacked, tmp_path: Path) -> None:
-    ran = rmqtool("evidence", golden(HOLE), "--output", tmp_path / "bundle", "--format", "json")
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_json_names_what_is_in_the_bundle(golden: Unpacked, tmp_path: Path, form: str) -> None:
+    ran = rmqtool("evidence", golden(HOLE), "--output", tmp_path / "bundle", "--format", form)
+    assert (ran.out.count("\n") == 1) == (form == "jsonl")
     result = json.loads(ran.out)
     assert schema_errors(result, schema("evidence")) == []
     assert (result["verdict"], result["answers"], result["is_redacted"]) == ("damaged", "computed", True)

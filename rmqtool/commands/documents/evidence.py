@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,11 +19,11 @@ from rmqtool.commands.options import store as shared
 from rmqtool.commands.options.help_groups import option
 from rmqtool.commands.options.output_files import demand_new
 from rmqtool.commands.options.run import thread_count
-from rmqtool.commands.screen import screen
+from rmqtool.commands.screen import show_object
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import UsageError
 from rmqtool.report.screens.evidence_screen import README, evidence_lines
-from rmqtool.report.writers import ObjectFormat, json_text
+from rmqtool.report.writers import ObjectFormat
 from rmqtool.store.location import StoreLocation
 from rmqtool.verify.survey.context import VerifyOptions
 
@@ -145,12 +145,11 @@ def evidence(
         texts |= {f"logs/{number}": end_of_log(path, pseudonyms) for number, path in enumerate(logs)}
         write_bundle(output, root, manifest, texts)
     size = output.stat().st_size
-    if form is ObjectFormat.JSON:
-        sys.stdout.write(json_text(_result(output, size, manifest), indent=2) + "\n")
-        return
-    terminal = screen()
-    lines = evidence_lines(str(output), size, asdict(manifest), terminal.width, color=terminal.color)
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+    def lines_of(_: dict[str, Any], width: int, *, color: bool) -> Iterable[str]:
+        return evidence_lines(str(output), size, asdict(manifest), width, color=color)
+
+    show_object(_result(output, size, manifest), lines_of, form)
 
 
 def _result(output: Path, size: int, manifest: BundleManifest) -> dict[str, Any]:
