@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tests.conftest import Unpacked
 from tests.pipeline.cluster import QUICK_JAVA
+from tests.pipeline.stores import dump_rows
 
 pytestmark = pytest.mark.spark
 
@@ -72,3 +75,29 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     assert (first > 0, more, none) == (True, 5, 0)
     total = first + more
     assert re.search(rf"\|rows\|business_messages\|\n.*\n\|\s*{total}\|\s*{total}\|\n", out)
+
+
+SQL = "CREATE TEMPORARY VIEW v USING `rocketmq-store` OPTIONS (path '{store}'); SELECT concat('rows ', count(*)) FROM v"
+SCALA = """println("rows " + spark.read.format("rocketmq-store").load("{store}").count()); System.exit(0)"""
+
+
+@pytest.mark.parametrize(
+    ("program", "option", "text"), [("spark-sql", "-f", SQL), ("spark-shell", "-i", SCALA)], ids=["sql", "scala"]
+)
+def test_no_program_of_python_is_needed(golden: Unpacked, tmp_path: Path, program: str, option: str, text: str) -> None:
+    store = golden("5.5.0-clean-basic")
+    (tmp_path / "script").write_text(text.format(store=store))
+    options = ["--master", "local[1]", "--driver-java-options", QUICK_JAVA]
+    options += ["--conf", "spark.sql.catalogImplementation=in-memory"]
+    ran = subprocess.run(
+        ["/bin/bash", Path(pyspark.__file__).parent / "bin" / program, *options, option, "script"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert f"rows {len(dump_rows(store))}" in ran.stdout
