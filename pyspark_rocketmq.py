@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 with suppress(ImportError, SyntaxError):  # a Python without the dependencies, which must not stop other programs' jobs
     from rmqtool.pipeline.source import RocketmqStoreSource as DefaultSource  # noqa: F401 - Spark takes it by this name
@@ -28,6 +29,14 @@ def findings(session: SparkSession, *paths: str, **options: str) -> DataFrame:
     from rmqtool.pipeline import frames
 
     return frames.table_frame(session, {**options, "paths": json.dumps(paths), "table": "findings"})
+
+
+def lag(progress: StreamingQueryProgress) -> dict[str, int]:
+    """How many bytes of each store's log a stream has still to read, by its `lastProgress`; empty before a batch."""
+    from rmqtool.pipeline import stream
+
+    offsets = [(source.endOffset, source.latestOffset) for source in progress.sources]
+    return {store: count for end, latest in offsets for store, count in stream.lag(end, latest).items()}
 
 
 def text_of_folder(folder: str) -> str | None:

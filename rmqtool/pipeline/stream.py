@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -68,6 +69,15 @@ class StoreBatch:
     begin: Position
     end: Position
     lost: LostRange | None = None
+
+
+def lag(end: str | None, latest: str | None) -> dict[str, int]:
+    """Bytes of each store's log between two offsets of a stream, as Spark tells them in JSON; of others nothing."""
+    read, ends = (json.loads(offsets) if offsets else None for offsets in (end, latest))
+    if not isinstance(read, Mapping) or not isinstance(ends, Mapping):
+        return {}
+    places = {label: [Position.parse(one.get(label, 0)).physical_offset for one in (read, ends)] for label in ends}
+    return {label: max(0, last - first) for label, (first, last) in places.items()}
 
 
 class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):

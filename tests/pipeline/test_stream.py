@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from benchmarks import stores
 from benchmarks.logs import record
+from pyspark_rocketmq import lag
 from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import rules_for
@@ -443,7 +444,7 @@ def suppress_late_python() -> Iterator[None]:
 def test_a_stream_goes_on_where_it_ended(
     spark: SparkSession, golden: Unpacked, golden_copy: Unpacked, tmp_path: Path
 ) -> None:
-    path = golden_copy("5.5.0-many-files")
+    path, queries = golden_copy("5.5.0-many-files"), list[Any]()
 
     def archive(**options: Any) -> list[int]:
         stream = spark.readStream.format("rocketmq-store").options(**options).load(str(path))
@@ -453,12 +454,15 @@ def test_a_stream_goes_on_where_it_ended(
             .option("checkpointLocation", str(tmp_path / "progress"))
             .trigger(availableNow=True)
         )
-        until_connected(lambda: writer.start(str(tmp_path / "archive")))
+        until_connected(lambda: queries.append(writer.start(str(tmp_path / "archive"))) or queries[-1])
         return sorted(row["physical_offset"] for row in spark.read.parquet(str(tmp_path / "archive")).collect())
 
     first = archive(maxBytesPerTrigger="40k")
     assert first == [row["physical_offset"] for row in dump_rows(path)]
     assert len(list((tmp_path / "progress" / "commits").glob("[0-9]*"))) > 2
+    lags = [lag(progress)[str(path)] for progress in queries[-1].recentProgress]
+    assert lags == sorted({*lags}, reverse=True)
+    assert (lags[0] > 40_000, lags[-1]) == (True, 0)
     assert archive() == first
     appended(path, "more")
     grown = [row["physical_offset"] for row in dump_rows(path)]
