@@ -179,11 +179,12 @@ class Campaign:
         noted = Path(self.target, "_rmqtool", self.table, "batches")
         folder = self.folder / "stores"
         with Sales(folder, self.fleet) if self.fleet else Growth(folder) as growth:
-            self._once()  # loads packages: two that load them at once are in each other's way
+            before = after = self._once()  # loads packages: two that load them at once are in each other's way
             growth.grow()
-            started = time.monotonic()
-            self._once()
-            self._alive_s = RUNS * (time.monotonic() - started)  # they share the machine
+            while after == before:  # a broker flushes now and then
+                started = time.monotonic()
+                after = self._once()
+                self._alive_s = RUNS * (time.monotonic() - started)  # they share the machine
             slots = [threading.Thread(target=self._slot, args=(failures,)) for _ in range(RUNS)]
             for slot in slots:
                 slot.start()
@@ -195,7 +196,7 @@ class Campaign:
                 slot.join()
         if not failures.empty():
             raise failures.get()
-        output = self._once()
+        count = self._once()
         expected = self._expected(folder, growth)
         rows = Counter((row["store"], row["physical_offset"]) for row in self._rows())
         lost, twice = expected - rows, rows - expected
@@ -203,7 +204,7 @@ class Campaign:
         stores = len([*folder.iterdir()])
         return (
             f"{self.form}: {stores} stores, {self.kills} kills ({self.in_export} of a run that wrote), "
-            f"{output.split()[-1]} batches, {self.refusals} refused, {expected.total()} rows, each once"
+            f"{count} batches, {self.refusals} refused, {expected.total()} rows, each once"
         )
 
     def _expected(self, folder: Path, growth: Growth) -> Counter[tuple[str, int]]:
@@ -221,12 +222,12 @@ class Campaign:
             assert bodies == Counter(growth.sent)
         return expected
 
-    def _once(self) -> str:
-        """What a run says that is left alone."""
+    def _once(self) -> int:
+        """How many batches there are after a run that is left alone."""
         running = self._start("--once")
         output, _ = running.communicate(timeout=DEADLINE_S)
         assert running.returncode == 0, self._errors()
-        return output
+        return int(output.split()[-1])
 
     def _errors(self) -> str:
         return (self.folder / "errors.log").read_text("utf-8", "replace")[-4_000:]
