@@ -285,7 +285,7 @@ class Campaign:
 
         table = f"{self.target}/{self.table}"
         if self.form in ROWS:
-            yield from ROWS[self.form](Path(table))
+            yield from ROWS[self.form](Path(table), ("store", "physical_offset"))
             return
         place, files = table, fs.LocalFileSystem()
         if "://" in table:

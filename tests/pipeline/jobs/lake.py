@@ -113,15 +113,15 @@ def export(
     return ran.stderr
 
 
-def delta_rows(table: Path) -> Iterator[dict[str, Any]]:
+def delta_rows(table: Path, columns: tuple[str, ...] = COLUMNS) -> Iterator[dict[str, Any]]:
     from deltalake import DeltaTable
 
-    yield from DeltaTable(str(table)).to_pyarrow_table(columns=list(COLUMNS)).to_pylist()
+    yield from DeltaTable(str(table)).to_pyarrow_table(columns=list(columns)).to_pylist()
 
 
-def iceberg_rows(table: Path) -> Iterator[dict[str, Any]]:
+def iceberg_rows(table: Path, columns: tuple[str, ...] = COLUMNS) -> Iterator[dict[str, Any]]:
     """Of a table in a Hadoop catalog: its directory; of another one its newest metadata file."""
-    yield from iceberg_table(table).scan(selected_fields=COLUMNS).to_arrow().to_pylist()
+    yield from iceberg_table(table).scan(selected_fields=columns).to_arrow().to_pylist()
 
 
 def iceberg_table(table: Path) -> Any:
