@@ -73,11 +73,15 @@ class StoreBatch:
 
 def lag(end: str | None, latest: str | None) -> dict[str, int]:
     """Bytes of each store's log between two offsets of a stream, as Spark tells them in JSON; of others nothing."""
-    read, ends = (json.loads(offsets) if offsets else None for offsets in (end, latest))
-    if not isinstance(read, Mapping) or not isinstance(ends, Mapping):
-        return {}
-    places = {label: [Position.parse(one.get(label, 0)).physical_offset for one in (read, ends)] for label in ends}
-    return {label: max(0, last - first) for label, (first, last) in places.items()}
+
+    def places(offsets: str | None) -> dict[str, int]:
+        values = json.loads(offsets) if offsets else None
+        of_stores = values.items() if isinstance(values, dict) else ()
+        known = ((label, one) for label, one in of_stores if isinstance(one, dict) and "physical_offset" in one)
+        return {label: Position.parse(one).physical_offset for label, one in known}
+
+    read, ends = places(end), places(latest)
+    return {label: max(0, ends[label] - read[label]) for label in ends.keys() & read.keys()}
 
 
 class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):

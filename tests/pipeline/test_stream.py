@@ -24,6 +24,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.log_position import END_BLOCK_SIZE, Position, flushed_end, readable_end
 from rmqtool.errors import DataLossError
 from rmqtool.pipeline.stream import LogStream
+from rmqtool.pipeline.stream import lag as stream_lag
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.pipeline.tables.schemas import message_schema
 from rmqtool.store.directory import survey
@@ -438,6 +439,14 @@ def suppress_late_python() -> Iterator[None]:
     except StreamingQueryException as error:
         if "failed to connect back" not in str(error):
             raise
+
+
+def test_only_stores_are_behind() -> None:
+    """A query may have sources of other kinds, and a store that was gone when the ends were looked for."""
+    read, ends = Position(10).as_json(), Position(30).as_json()
+    assert stream_lag(json.dumps({"/a": read, "/gone": read}), json.dumps({"/a": ends, "/new": ends})) == {"/a": 20}
+    kafka = json.dumps({"orders": {"0": 23}})
+    assert stream_lag(kafka, kafka) == stream_lag(None, json.dumps({"/a": ends})) == stream_lag("7", "[9]") == {}
 
 
 @pytest.mark.spark

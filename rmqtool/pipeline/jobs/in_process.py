@@ -144,7 +144,9 @@ class _Counted:
                 self._error = error
                 raise
             except Exception as error:
-                raise self._error or error from error
+                if self._error is None or self._error is error:
+                    raise
+                raise self._error from error
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         rows = self._with_folders()

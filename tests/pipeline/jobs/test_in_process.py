@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rmqtool import open as rmqtool_open
-from rmqtool.errors import WriteError
+from rmqtool.errors import UnreadableError, WriteError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.jobs import in_process
 from rmqtool.pipeline.jobs.in_process import _time_folder, append_delta, can_write
@@ -38,6 +38,27 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Any:
             return rmqtool("export", *arguments, "--incremental")
 
     return ran
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_an_error_of_the_reading_is_told_as_it_is(
+    here: Any, golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    store, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+
+    def read(options: Mapping[str, str]) -> pa.RecordBatchReader:
+        rows = read_messages(options)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield rows.read_next_batch()
+            raise UnreadableError("commitlog/0: the disk is away")
+
+        return pa.RecordBatchReader.from_batches(rows.schema, batches())
+
+    monkeypatch.setattr("rmqtool.pipeline.jobs.incremental.read_messages", read)
+    ended = here(store, "--to", target, "--format", form)
+    assert (ended.code, ended.err) == (UnreadableError.exit_code, "rmqtool: commitlog/0: the disk is away\n")
+    assert not list(target.rglob("*.parquet"))
 
 
 @contextmanager
