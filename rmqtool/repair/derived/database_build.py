@@ -285,7 +285,7 @@ def _notes(rows: DatabaseRows, old: QueueDatabase | None) -> list[str]:
             f"Brokers from {first_with('rocksdb_pull_reads_on')} on fail to answer pulls that come to them"
         )
     if old is not None and old.failure is None and old.why_not_opened is not None:
-        notes.append(f"The old database is left out but for the queues: it has a {old.why_not_opened}")
+        notes.append(f"Of the old database only the queues are kept: it has a {old.why_not_opened}")
     if old is not None and old.failure is not None:
         notes.append(
             "The old database cannot be read: queues of which the commit log has no message start again at offset 0"

@@ -170,7 +170,7 @@ class RocksReading:
 def unknown_family(families: Iterable[str], known: Iterable[str]) -> str | None:
     """Why a broker does not open a database, as a sentence: it names families, and RocksDB demands all of them."""
     unknown = sorted({*families} - {*known})
-    return f"column family {unknown[0][:60]!r}, which no broker has" if unknown else None
+    return f"column family {unknown[0][:60]!r}, which no known broker has" if unknown else None
 
 
 def require_library() -> None:
