@@ -74,8 +74,8 @@ class StoreBatch:
 def lag(end: str | None, latest: str | None) -> dict[str, int]:
     """Bytes of each store's log between two offsets of a stream, as Spark tells them in JSON; of others nothing."""
 
-    def places(offsets: str | None) -> dict[str, int]:
-        values = json.loads(offsets) if offsets else None
+    def places(text: str | None) -> dict[str, int]:
+        values = json.loads(text) if text else None
         of_stores = values.items() if isinstance(values, dict) else ()
         known = ((label, one) for label, one in of_stores if isinstance(one, dict) and "physical_offset" in one)
         return {label: Position.parse(one).physical_offset for label, one in known}
